@@ -1,0 +1,165 @@
+"""Checkpoints: published folders, hub ids and TensorFlow files in; folders that the reference library reads out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from masquerade.errors import CheckpointError
+from masquerade.families import FAMILIES, Family
+from masquerade.files import read_json, write_text
+from masquerade.nn.model import Model
+from masquerade.nn.spec import Spec
+from masquerade.text.tokenizer import Tokenizer
+from masquerade.weights import Weights, read_tensorflow, read_weights, write_weights
+
+PRETRAINED = ("lm", "pair", "detect", "boundary")  # heads recognised by their weights alone
+HUB_FILES = ("*.json", "*.txt", "*.model")
+
+
+def load(source: str | Path) -> Model:
+    """The model in a folder, a TensorFlow checkpoint (``…/bert_model.ckpt``) or under a hub id, ready to run.
+
+    Nothing is half-loaded: a weight that is missing, left over or of the wrong shape stops it with a sentence.
+    """
+    place = _locate(str(source))
+    folder = place if place.is_dir() else place.parent
+    config = _configuration(folder)
+    weights = read_weights(place) if place.is_dir() else read_tensorflow(place)
+    family = _family(config, weights, folder)
+    weights = _canonical(family, weights, folder)
+    spec = _with_heads(family, config, weights, folder)
+    model = Model(spec, tokenizer=Tokenizer.load(folder), config=config)
+    _assign(model, family, weights, folder)
+    return model.eval()
+
+
+def save(model: Model, folder: str | Path) -> None:
+    """Write a model as a folder: config.json, model.safetensors, and its tokenizer's files. Each file is written
+    under a temporary name first, and the configuration last, so a folder that has one is complete."""
+    place, family, weights = Path(folder), FAMILIES[model.spec.family], model.state_dict()
+    config = family.config(model.spec, model.config)
+    names = family.names(model.spec, weights, family.prefix if model.spec.all_heads else "")
+    write_weights(place / "model.safetensors", {names[name]: tensor for name, tensor in weights.items()})
+    if model.tokenizer is not None:
+        model.tokenizer.save(place)
+    write_text(place / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+
+
+def _locate(source: str) -> Path:
+    """A local folder or TensorFlow checkpoint, or the folder that a hub id is downloaded to."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if Path(f"{path}.index").is_file() or (path.suffix == ".index" and path.is_file()):
+        return path
+    if path.is_file():
+        return path.parent
+    if source.startswith((".", "/", "~")) or source.count("/") > 1 or "\\" in source or not source:
+        raise CheckpointError(
+            f"There is no checkpoint at '{source}'; give a model's folder, or a hub id like 'org/name'."
+        )
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = Path(snapshot_download(source, allow_patterns=[*HUB_FILES, "*.safetensors"]))
+        if not any(found.glob("*.safetensors")):
+            found = Path(snapshot_download(source, allow_patterns=[*HUB_FILES, "*.bin"]))
+        return found
+    except Exception as error:  # no network, no such repository, no permission: one answer serves them all
+        raise CheckpointError(
+            f"'{source}' is no folder here and cannot be had from the hub ({type(error).__name__}); "
+            "check its spelling and the connection, or download it elsewhere and give its folder."
+        ) from error
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    """config.json, or what older releases call it."""
+    named = [folder / "config.json", *sorted(folder.glob("*_config.json"))]
+    found = [path for path in named if path.is_file() and path.name != "tokenizer_config.json"]
+    if not found:
+        raise CheckpointError(f"{folder} holds no config.json (or bert_config.json); is it a model's folder?")
+    return read_json(found[0])
+
+
+def _family(config: dict[str, Any], weights: Weights, folder: Path) -> Family:
+    """The family a checkpoint belongs to: as it says, or as its weights and settings give away."""
+    named = config.get("model_type")
+    if named in FAMILIES:
+        return FAMILIES[named]
+    if named:
+        raise CheckpointError(
+            f"{folder} holds a model of the family '{named}', which is not known here; known are {', '.join(FAMILIES)}."
+        )
+    marks = "\n".join([*weights, *config])
+    for family in FAMILIES.values():
+        if any(sign in marks for sign in family.signs):
+            return family
+    return FAMILIES["bert"]
+
+
+def _canonical(family: Family, weights: Weights, folder: Path) -> Weights:
+    """The weights under the family's current names: old spellings renewed, and whatever prefix stands before the
+    body (``bert.``, ``module.bert.``, none) taken off."""
+    renewed = {}
+    for name, tensor in weights.items():
+        name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+        for pattern, replacement in family.legacy:
+            name = re.sub(pattern, replacement, name)
+        renewed[name] = tensor
+    anchor = family.body.get("embeddings.token", "embeddings.token") + ".weight"
+    found = sorted((name for name in renewed if f".{name}".endswith(f".{anchor}")), key=len)
+    if not found:
+        raise CheckpointError(f"{folder} has no token embeddings ('{anchor}'), so it is no {family.name} checkpoint.")
+    own = [name for name in found if name == family.prefix + anchor]
+    before = (own or found)[0].removesuffix(anchor)
+    outer = before.removesuffix(family.prefix)
+    return {name.removeprefix(before).removeprefix(outer): tensor for name, tensor in renewed.items()}
+
+
+def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder: Path) -> Spec:
+    """The spec of a checkpoint: what its configuration says, with the heads it names and those its weights show."""
+    shown = tuple(head for head in PRETRAINED if head in family.heads and _has(family, head, weights))
+    named = (config.get("architectures") or [None])[0]
+    if named is not None and family.architectures and named not in family.architectures:
+        raise CheckpointError(
+            f"{folder} holds a {named}, which is not known here; of its family there are "
+            f"{', '.join(family.architectures)}."
+        )
+    outputs = shown if named is None else family.architectures.get(named, ())
+    pooler = family.body.get("pooler.dense", f"{family.body.get('pooler')}.dense") + ".weight" in weights
+    spec = family.spec(config, outputs)
+    spare = tuple(head for head in shown if head not in spec.outputs)
+    return replace(spec, pooler=pooler or spec.pooler, spare=spare)
+
+
+def _has(family: Family, head: str, weights: Weights) -> bool:
+    """Are all the weights of a head there (but for those that may be left out)?"""
+    optional = re.compile("|".join(family.ignored) or r"(?!)")
+    entries = [entry for entry in family.heads[head].values() if not optional.fullmatch(f"{entry}.weight")]
+    return all(any(f"{name}.".startswith(f"{entry}.") for name in weights) for entry in entries)
+
+
+def _assign(model: Model, family: Family, weights: Weights, folder: Path) -> None:
+    """Copy the weights in, once every one of them is known to fit."""
+    ours = model.state_dict()
+    names = family.names(model.spec, ours)
+    for name, theirs in names.items():
+        if theirs not in weights:
+            raise CheckpointError(f"{folder} lacks the weight '{theirs}', which a {family.name} model needs.")
+        if weights[theirs].shape != ours[name].shape:
+            raise CheckpointError(
+                f"The weight '{theirs}' in {folder} has shape {tuple(weights[theirs].shape)}, "
+                f"but its configuration asks for {tuple(ours[name].shape)}."
+            )
+    ignored = re.compile("|".join(family.ignored) or r"(?!)")
+    left = [name for name in weights if name not in set(names.values()) and not ignored.fullmatch(name)]
+    if left:
+        raise CheckpointError(
+            f"{folder} has a weight '{left[0]}' that a {family.name} model of this configuration has no place for"
+            + (f" (and {len(left) - 1} more)." if len(left) > 1 else ".")
+        )
+    model.load_state_dict({name: weights[theirs] for name, theirs in names.items()})

@@ -1,0 +1,37 @@
+"""MPNet: BERT's stack with a learned bias for each bucket of distance beside its learned positions."""
+
+from __future__ import annotations
+
+from masquerade.families.base import KEYS, Family
+from masquerade.families.bert import BODY, TASKS
+from masquerade.families.roberta import CLASSIFIER, IGNORED, LANGUAGE, positions
+
+MPNET = Family(
+    name="mpnet",
+    about="permuted prediction with position compensation; distances in buckets",
+    prefix="mpnet.",
+    body={name: theirs for name, theirs in BODY.items() if name != "embeddings.segment"}
+    | {
+        "stack.buckets.table": "encoder.relative_attention_bias",
+        "stack.layers.{i}.attention.query": "encoder.layer.{i}.attention.attn.q",
+        "stack.layers.{i}.attention.key": "encoder.layer.{i}.attention.attn.k",
+        "stack.layers.{i}.attention.value": "encoder.layer.{i}.attention.attn.v",
+        "stack.layers.{i}.attention.output": "encoder.layer.{i}.attention.attn.o",
+        "stack.layers.{i}.attention_norm": "encoder.layer.{i}.attention.LayerNorm",
+    },
+    heads={"lm": LANGUAGE, **TASKS, "classify": CLASSIFIER},
+    architectures={
+        "MPNetModel": (),
+        "MPNetForMaskedLM": ("lm",),
+        "MPNetForSequenceClassification": ("classify",),
+        "MPNetForTokenClassification": ("tag",),
+        "MPNetForQuestionAnswering": ("span",),
+    },
+    keys={ours: theirs for ours, theirs in KEYS.items() if ours != "segments"}
+    | {"buckets": "relative_attention_num_buckets"},
+    defaults={"pad": 1},
+    fixed={"positions": ("learned", "buckets"), "max_distance": 128, "segments": 0, "pooled": False},
+    read=positions,
+    ignored=IGNORED,
+    signs=("relative_attention_num_buckets",),
+)

@@ -1,0 +1,44 @@
+"""RoBERTa: BERT without sentence pairs; positions begin behind the padding token's, and heads are named anew."""
+
+from __future__ import annotations
+
+from masquerade.families.base import Config, Family
+from masquerade.families.bert import BODY, TASKS
+
+CLASSIFIER = {"heads.classify.0.dense": "classifier.dense", "heads.classify.2": "classifier.out_proj"}
+
+LANGUAGE = {
+    "heads.lm.dense": "lm_head.dense",
+    "heads.lm.norm": "lm_head.layer_norm",
+    "heads.lm.bias": "lm_head.bias",
+    "heads.lm.decoder": "lm_head.decoder",
+}
+
+IGNORED = (r"embeddings\.position_ids", r"lm_head\.decoder\.(weight|bias)")
+
+
+def positions(config: Config) -> dict[str, int]:
+    """Position 0 has the row behind the padding token's."""
+    return {"position_offset": config.get("pad_token_id", 1) + 1}
+
+
+ROBERTA = Family(
+    name="roberta",
+    about="BERT without sentence pairs, under dynamic masks",
+    prefix="roberta.",
+    body=BODY,
+    heads={"lm": LANGUAGE, **TASKS, "classify": CLASSIFIER},
+    architectures={
+        "RobertaModel": (),
+        "RobertaForMaskedLM": ("lm",),
+        "RobertaForCausalLM": ("lm",),
+        "RobertaForSequenceClassification": ("classify",),
+        "RobertaForTokenClassification": ("tag",),
+        "RobertaForQuestionAnswering": ("span",),
+    },
+    defaults={"pad": 1},
+    fixed={"pooled": False},
+    read=positions,
+    ignored=IGNORED,
+    causal="RobertaForCausalLM",
+)

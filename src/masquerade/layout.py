@@ -1,0 +1,237 @@
+"""A Layout: tokens, and who among them may see whom.
+
+A Layout is a set of equally long integer tensors with one entry a token, of shape (n,) for one sequence or (rows, n)
+for a batch. Everything that distinguishes one language model's mask from another's is written in these fields, and
+one function, ``sees``, turns them into visibility. Objectives make layouts, packing joins them, the network reads
+them, decoders extend them; nothing else carries a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from masquerade.errors import LayoutError
+
+IGNORE = -100  # the label of a token that predicts nothing
+PADDING = -1  # the document of a token that is not there
+FAR = 2**31 - 1  # the reach of a row that may look at any distance
+
+Values = int | Sequence[int] | Tensor
+
+
+class Kind(IntEnum):
+    """What a token offers to those who look at it."""
+
+    CONTENT = 0  # its word, to every row whose horizon has reached its rank
+    PLACEHOLDER = 1  # its position alone, to every row whose horizon has not
+    QUERY = 2  # nothing: it only looks
+    PEER = 3  # itself, to the peers of its own rank
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Layout:
+    """Tokens and their visibility; every field has the same shape, (n,) or (rows, n). Make one with ``Layout.of``."""
+
+    ids: Tensor  # which token
+    position: Tensor  # where it stands, for position embeddings and distances
+    inner: Tensor  # GLM's second dimension: the place inside a blank, 0 outside of one
+    segment: Tensor  # token type
+    task: Tensor  # task type (ERNIE)
+    document: Tensor  # which document of a packed row; PADDING for none
+    branch: Tensor  # 0 is the trunk, seen by all branches; j > 0 is seen by branch j alone
+    rank: Tensor  # when its content becomes known
+    horizon: Tensor  # the latest rank its row may look at
+    reach: Tensor  # how far its row may look, in positions either way
+    kind: Tensor  # a Kind
+    label: Tensor  # the id to predict here, or IGNORE
+
+    @staticmethod
+    def of(ids: Values, *, like: Layout | None = None, **given: Values) -> Layout:
+        """A layout of ``ids``; a field not given has its plain value: positions 0, 1, 2 …, horizon equal to rank,
+        everything else zero (one document, one trunk, all content, all known).
+
+        An integer stands for a whole field. ``like`` lends its device.
+        """
+        device = like.ids.device if like is not None else ids.device if isinstance(ids, Tensor) else None
+        tokens = torch.as_tensor(ids, dtype=torch.long, device=device)
+        if tokens.dim() not in (1, 2):
+            raise LayoutError(f"A layout holds (n,) or (rows, n) tokens, but the ids have shape {tuple(tokens.shape)}.")
+
+        def field(name: str, default: Values) -> Tensor:
+            value = torch.as_tensor(given.pop(name, default), dtype=torch.long, device=tokens.device)
+            if value.dim() and value.shape[-1] != tokens.shape[-1]:
+                raise LayoutError(
+                    f"The field '{name}' has {value.shape[-1]} entries for {tokens.shape[-1]} tokens; "
+                    "every field of a layout needs one entry a token."
+                )
+            return value.expand(tokens.shape)
+
+        rank = field("rank", 0)
+        layout = Layout(
+            ids=tokens,
+            position=field("position", torch.arange(tokens.shape[-1])),
+            inner=field("inner", 0),
+            segment=field("segment", 0),
+            task=field("task", 0),
+            document=field("document", 0),
+            branch=field("branch", 0),
+            rank=rank,
+            horizon=field("horizon", rank),
+            reach=field("reach", FAR),
+            kind=field("kind", Kind.CONTENT),
+            label=field("label", IGNORE),
+        )
+        if given:
+            raise LayoutError(f"A layout has no field '{next(iter(given))}'; it has {', '.join(FIELDS)}.")
+        return layout
+
+    @staticmethod
+    def padded(ids: Tensor, attention_mask: Tensor | None = None, **given: Values) -> Layout:
+        """A batch from padded tensors, as other libraries pass them: ids and mask of shape (rows, n).
+
+        A masked token becomes a QUERY: it looks at the real tokens and nobody looks at it, which is what masking the
+        keys of an attention means there, so even the outputs at padding agree.
+        """
+        if attention_mask is not None:
+            given["kind"] = torch.where(attention_mask > 0, int(Kind.CONTENT), int(Kind.QUERY))
+        return Layout.of(ids, **given)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Layout:
+        """The layout with ``change`` applied to every field."""
+        return Layout(*(change(getattr(self, name)) for name in FIELDS))
+
+    def replace(self, **changes: Values) -> Layout:
+        """The layout with some fields replaced; an integer fills a field."""
+        fitted = {
+            name: torch.as_tensor(value, dtype=torch.long, device=self.ids.device).expand(self.ids.shape)
+            for name, value in changes.items()
+        }
+        return replace(self, **fitted)
+
+    def to(self, device: torch.device | str) -> Layout:
+        """The layout on another device."""
+        return self.map(lambda field: field.to(device))
+
+    def __len__(self) -> int:
+        """How many tokens a row has, padding included."""
+        return self.ids.shape[-1]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the batch has; a single sequence counts as one."""
+        return self.ids.shape[0] if self.ids.dim() == 2 else 1
+
+    @property
+    def real(self) -> Tensor:
+        """Which tokens are not padding: bool, of the layout's shape."""
+        return self.document != PADDING
+
+    @property
+    def first(self) -> Tensor:
+        """Which tokens open a document, where sentence heads look: bool, of the layout's shape."""
+        changes = self.document != self.document.roll(1, dims=-1)
+        changes[..., :1] = True
+        return changes & self.real
+
+    def batched(self) -> Layout:
+        """The layout as a batch: (n,) becomes (1, n), (rows, n) stays."""
+        return self if self.ids.dim() == 2 else self.map(lambda field: field[None])
+
+    def row(self, index: int) -> Layout:
+        """One sequence of a batch, its trailing padding cut off."""
+        single = self.batched().map(lambda field: field[index])
+        places = single.real.nonzero()
+        return single[: int(places.max()) + 1 if len(places) else 0]
+
+    def __getitem__(self, tokens: slice | Tensor | Sequence[int]) -> Layout:
+        """Some of the tokens, along the last dimension: a slice, or indices in a new order."""
+        where = tokens if isinstance(tokens, slice) else torch.as_tensor(tokens, device=self.ids.device)
+        return self.map(lambda field: field[..., where])
+
+    def __repr__(self) -> str:
+        kinds = {Kind(int(k)).name.lower(): int((self.kind == k).sum()) for k in self.kind.unique()}
+        return f"Layout({self.rows} rows × {len(self)} tokens, {kinds})"
+
+
+FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Layout))
+
+
+def sees(q: Layout, k: Layout) -> Tensor:
+    """THE RULE: may the row q look at the token k? The fields of q and k need only broadcast against each other.
+
+    Within one document, a row sees the trunk and its own branch, no farther than it reaches; and there, content that
+    is known by its horizon, placeholders of what is not, and, being a peer, the peers of its rank.
+    """
+    near = (q.document == k.document) & (k.document != PADDING) & ((k.branch == 0) | (k.branch == q.branch))
+    near = near & ((q.position - k.position).abs() <= q.reach)
+    known = k.rank <= q.horizon
+    content = (k.kind == Kind.CONTENT) & known
+    placeholder = (k.kind == Kind.PLACEHOLDER) & ~known
+    peer = (k.kind == Kind.PEER) & (q.kind == Kind.PEER) & (k.rank == q.rank)
+    return near & (content | placeholder | peer)
+
+
+def visible(queries: Layout, keys: Layout | None = None) -> Tensor:
+    """Who sees whom: bool (…, q, k). With two layouts, the rows of one against the tokens of the other (decoder rows
+    against an encoder's tokens, new rows against cached ones)."""
+    keys = queries if keys is None else keys
+    return sees(queries.map(lambda field: field.unsqueeze(-1)), keys.map(lambda field: field.unsqueeze(-2)))
+
+
+def bias(queries: Layout, keys: Layout | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Visibility as one additive attention mask, shared by all layers: (rows, 1, q, k), 0 where seen.
+
+    Unseen is the lowest finite number and not −∞, so that a row which sees nothing (padding) gives a meaningless
+    average instead of NaN.
+    """
+    keys = queries if keys is None else keys
+    seen = visible(queries.batched(), keys.batched())
+    hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
+    return hidden.unsqueeze(1)
+
+
+def mask_mod(queries: Layout, keys: Layout | None = None) -> Callable[[Any, Any, Any, Any], Tensor]:
+    """Visibility as the function that FlexAttention's ``create_block_mask`` takes: (row, head, q, k) → bool."""
+    q_rows, k_rows = queries.batched(), (queries if keys is None else keys).batched()
+
+    def mod(row: Any, head: Any, q: Any, k: Any) -> Tensor:
+        return sees(q_rows.map(lambda field: field[row, q]), k_rows.map(lambda field: field[row, k]))
+
+    return mod
+
+
+def join(layouts: Sequence[Layout]) -> Layout:
+    """The tokens of several layouts behind one another, fields unchanged: how a decoder extends what it has laid out.
+    Batches are joined row by row; a single sequence is repeated for every row of the others."""
+    if not layouts:
+        raise LayoutError("There is nothing to join: the list of layouts is empty.")
+    rows = max(layout.rows for layout in layouts)
+    if any(layout.rows not in (1, rows) for layout in layouts):
+        raise LayoutError(f"Layouts of {sorted({layout.rows for layout in layouts})} rows cannot be joined row by row.")
+    if any(layout.ids.dim() == 2 for layout in layouts):
+        layouts = [layout.batched().map(lambda field: field.expand(rows, -1)) for layout in layouts]
+    return Layout(*(torch.cat([getattr(layout, name) for layout in layouts], dim=-1) for name in FIELDS))
+
+
+def pad(layout: Layout, length: int, pad_id: int = 0) -> Layout:
+    """The layout with padding behind it up to ``length`` tokens; padding sees nothing and is seen by nobody."""
+    missing = length - len(layout)
+    if missing < 0:
+        raise LayoutError(f"A layout of {len(layout)} tokens does not fit into {length}; cut it or allow more.")
+    filler = Layout.of(torch.full((missing,), pad_id), like=layout, position=0, document=PADDING)
+    return join([layout, filler.to(layout.ids.device)])
+
+
+def batch(layouts: Sequence[Layout], pad_id: int = 0) -> Layout:
+    """Sequences of any lengths as the rows of one batch, (rows, longest)."""
+    if not layouts:
+        raise LayoutError("There is nothing to batch: the list of layouts is empty.")
+    longest = max(len(layout) for layout in layouts)
+    rows = [pad(layout.batched(), longest, pad_id) for layout in layouts]
+    return Layout(*(torch.cat([getattr(row, name) for row in rows]) for name in FIELDS))

@@ -1,0 +1,1 @@
+"""The parts of the network, and how a Spec puts them together."""

@@ -1,0 +1,42 @@
+"""Keys and values kept from one pass to the next, where the rule says that is exact."""
+
+from __future__ import annotations
+
+from masquerade.errors import LayoutError
+from masquerade.layout import Layout, join, visible
+from masquerade.nn.attention import KeyValues
+
+
+class Cache:
+    """The keys and values of the tokens laid out so far, a pair a layer.
+
+    What an old token computed stays true exactly when no old row would see a new token. That is a question about the
+    mask, not about the model, so the cache asks the rule, and refuses tokens that would change the past.
+    """
+
+    def __init__(self) -> None:
+        self.layout: Layout | None = None
+        self.layers: list[KeyValues] = []
+
+    def __len__(self) -> int:
+        """How many tokens a row has in the cache."""
+        return 0 if self.layout is None else len(self.layout)
+
+    def extended(self, new: Layout) -> Layout:
+        """The layout of old and new tokens together, or an error where an old row would see a new token."""
+        if self.layout is None:
+            return new
+        if self.layout.rows != new.rows:
+            raise LayoutError(f"A cache of {self.layout.rows} rows cannot be extended by {new.rows} rows.")
+        seen = visible(self.layout, new).nonzero()
+        if len(seen):
+            _, old, late = seen[0].tolist()
+            raise LayoutError(
+                f"The cache cannot be extended: token {old} in it would see new token {late}, so what it computed "
+                "would no longer hold; lay out all the tokens that see each other in one pass, or do without a cache."
+            )
+        return join([self.layout, new])
+
+    def keep(self, layout: Layout, layers: list[KeyValues]) -> None:
+        """Remember a finished pass: the layout of all tokens, and their keys and values."""
+        self.layout, self.layers = layout, layers

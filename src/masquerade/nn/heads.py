@@ -1,0 +1,103 @@
+"""Heads: hidden states to scores. Every head maps (…, width) → (…, scores); where it is asked is the caller's choice,
+so nothing is computed for tokens nobody wants scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from masquerade.nn.activations import ACTIVATIONS
+from masquerade.nn.norms import norm
+from masquerade.nn.spec import Spec
+
+Words = Callable[[Tensor], Tensor]  # likeness to each word of the token table, as the embeddings give it
+
+SENTENCE = ("classify", "pair")  # heads that read the first token of a document
+
+
+class Dense(nn.Module):
+    """A dense layer and its activation: BERT's pooler, over the first token."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.dense = nn.Linear(spec.width, spec.width)
+        self.activation = ACTIVATIONS[spec.classifier_activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, width) → (…, width)"""
+        return self.activation(self.dense(x))
+
+
+class Language(nn.Module):
+    """Scores of every word of the vocabulary: a dense layer, then likeness to the token table (or one of its own)."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.dense = nn.Linear(spec.width, spec.sum_width)
+        self.activation = ACTIVATIONS[spec.lm_activation]
+        self.norm = norm(spec, spec.sum_width)
+        self.decoder = None if spec.tied else nn.Linear(spec.sum_width, spec.vocab, bias=False)
+        self.bias = nn.Parameter(torch.zeros(spec.vocab))
+
+    def forward(self, x: Tensor, words: Words) -> Tensor:
+        """(…, width) → (…, vocab)"""
+        x = self.norm(self.activation(self.dense(x)))
+        return (words(x) if self.decoder is None else self.decoder(x)) + self.bias
+
+
+class Boundary(nn.Module):
+    """SpanBERT's boundary objective: a word inside a span, from the states just outside of it and its place in it."""
+
+    PLACES, PLACE_WIDTH = 20, 200
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.place = nn.Embedding(self.PLACES, self.PLACE_WIDTH)
+        self.first = nn.Linear(2 * spec.width + self.PLACE_WIDTH, spec.width)
+        self.first_norm = norm(spec)
+        self.second = nn.Linear(spec.width, spec.sum_width)
+        self.second_norm = norm(spec, spec.sum_width)
+        self.bias = nn.Parameter(torch.zeros(spec.vocab))
+        self.activation = ACTIVATIONS[spec.lm_activation]
+
+    def forward(self, left: Tensor, right: Tensor, place: Tensor, words: Words) -> Tensor:
+        """States left and right of the span (m, width), places in the span from 0 on (m,) → (m, vocab)"""
+        x = torch.cat([left, right, self.place(place)], dim=-1)
+        x = self.first_norm(self.activation(self.first(x)))
+        x = self.second_norm(self.activation(self.second(x)))
+        return words(x) + self.bias
+
+
+def _detector(spec: Spec) -> nn.Module:
+    """ELECTRA's discriminator: was this token replaced?"""
+    return nn.Sequential(nn.Linear(spec.width, spec.width), Activation(spec.activation), nn.Linear(spec.width, 1))
+
+
+def _classifier(spec: Spec) -> nn.Module:
+    """One score a label, from the pooled first token or through a dense layer of its own."""
+    out = nn.Linear(spec.width, len(spec.labels))
+    return out if spec.pooled else nn.Sequential(Dense(spec), nn.Dropout(spec.dropout), out)
+
+
+class Activation(nn.Module):
+    """An activation as a module, for use in a sequence."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.function = ACTIVATIONS[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+MAKERS: dict[str, Callable[[Spec], nn.Module]] = {
+    "lm": Language,
+    "boundary": Boundary,
+    "detect": _detector,
+    "tag": lambda spec: nn.Linear(spec.width, len(spec.labels)),
+    "span": lambda spec: nn.Linear(spec.width, 2),
+    "classify": _classifier,
+    "pair": lambda spec: nn.Linear(spec.width, 2),
+}

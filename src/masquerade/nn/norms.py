@@ -1,0 +1,11 @@
+"""Normalisation, by the name a Spec uses."""
+
+from torch import nn
+
+from masquerade.nn.spec import Spec
+
+
+def norm(spec: Spec, width: int | None = None) -> nn.Module:
+    """The spec's normalisation of vectors of ``width`` (the network's width if not given)."""
+    kind = nn.LayerNorm if spec.norm == "layer" else nn.RMSNorm
+    return kind(width or spec.width, eps=spec.epsilon)

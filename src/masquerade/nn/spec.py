@@ -1,0 +1,123 @@
+"""A network described: which parts, how many, how wide. Plain data, so that it can be compared, printed and saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from masquerade.errors import SpecError
+from masquerade.nn.activations import ACTIVATIONS
+
+POSITIONS = ("learned", "sinusoidal", "nezha", "buckets")
+NORMS = ("layer", "rms")
+MASKS = ("bidirectional", "causal")
+HEADS = ("lm", "boundary", "detect", "tag", "span", "classify", "pair")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What ``build`` assembles. A family fills it in from its published configuration; anyone may write their own."""
+
+    family: str = "masquerade"  # whose configuration and weight names it is saved under
+    vocab: int = 30522
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    feedforward: int = 3072
+    activation: str = "gelu"
+    embedding: int | None = None  # a narrower embedding, projected to the width (ALBERT, ELECTRA)
+    project_words: bool = False  # widen the words alone, before positions and segments are added
+    groups: int | None = None  # how many groups of layers have weights of their own; None: every layer has
+    group_size: int = 1  # layers in a group
+    norm: str = "layer"
+    norm_first: bool = False  # normalise before each sublayer instead of after it
+    epsilon: float = 1e-12
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    init_std: float = 0.02
+    positions: tuple[str, ...] = ("learned",)  # any of POSITIONS, together
+    longest: int = 512  # how many learned positions there are
+    position_offset: int = 0  # the row of the learned table that position 0 has (RoBERTa: 2)
+    pad: int = 0  # the padding token
+    max_distance: int = 64  # NEZHA: distances are clipped here; buckets: everything farther shares one
+    buckets: int = 32
+    segments: int = 2  # token types; 0 for none
+    tasks: int = 0  # task types; 0 for none
+    mask: str = "bidirectional"  # the mask it was trained under, for those who come with padded tensors
+    pooler: bool = False  # a dense layer over the first token; always there if a sentence head stands on it
+    outputs: tuple[str, ...] = ()  # the heads it answers with, any of HEADS
+    spare: tuple[str, ...] = ()  # further heads that its checkpoint has
+    tied: bool = True  # the language head reads the token embeddings
+    lm_activation: str = "gelu"
+    pooled: bool = True  # the classifier stands on the pooler, rather than on a dense layer of its own
+    classifier_activation: str = "tanh"
+    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # what classifiers and taggers tell apart
+
+    def __post_init__(self) -> None:
+        for name in ("positions", "outputs", "spare", "labels"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("vocab", "width", "layers", "heads", "feedforward", "longest", "group_size"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"A network needs '{name}' to be at least 1, but it is {getattr(self, name)}.")
+        if self.width % self.heads:
+            raise SpecError(f"A width of {self.width} cannot be shared by {self.heads} heads; make it a multiple.")
+        _known("activation", (self.activation, self.lm_activation, self.classifier_activation), tuple(ACTIVATIONS))
+        _known("norm", (self.norm,), NORMS)
+        _known("position scheme", self.positions, POSITIONS)
+        _known("mask", (self.mask,), MASKS)
+        _known("head", self.all_heads, HEADS)
+        if self.groups is not None and not 1 <= self.groups <= self.layers:
+            raise SpecError(f"{self.groups} groups cannot share {self.layers} layers; give 1 to {self.layers}.")
+        if self.group_size > 1 and self.groups is None:
+            raise SpecError("'group_size' says how many layers a group has; name the number of 'groups' too.")
+        if self.project_words and self.embedding is None:
+            raise SpecError("'project_words' widens narrow embeddings; say how narrow: 'embedding'.")
+        if "sinusoidal" in self.positions and self.sum_width % 2:
+            raise SpecError("Sinusoidal positions come in pairs; the embedding needs an even width.")
+        if "nezha" in self.positions and self.head_width % 2:
+            raise SpecError(f"NEZHA's positions come in pairs; a head is {self.head_width} wide and must be even.")
+        if "pair" in self.all_heads or ("classify" in self.all_heads and self.pooled):
+            object.__setattr__(self, "pooler", True)
+
+    @property
+    def all_heads(self) -> tuple[str, ...]:
+        """Every head the network has."""
+        return self.outputs + self.spare
+
+    @property
+    def head_width(self) -> int:
+        """The width of one attention head."""
+        return self.width // self.heads
+
+    @property
+    def sum_width(self) -> int:
+        """The width at which words, positions and segments are added up, and at which the language head reads."""
+        return self.embedding if self.embedding and not self.project_words else self.width
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Which layer's weights each step of the stack uses: 0, 1, 2 … unless layers are shared."""
+        if self.groups is None:
+            return tuple(range(self.layers))
+        group_of = [step * self.groups // self.layers for step in range(self.layers)]
+        return tuple(group * self.group_size + inner for group in group_of for inner in range(self.group_size))
+
+    def json(self) -> str:
+        """The spec as JSON text."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Spec:
+        """A spec from plain values, as ``json`` wrote them."""
+        unknown = set(values) - {field.name for field in fields(Spec)}
+        if unknown:
+            raise SpecError(f"A spec has no '{min(unknown)}'.")
+        return Spec(**values)
+
+
+def _known(what: str, names: tuple[str, ...], choices: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in choices:
+            raise SpecError(f"There is no {what} '{name}'; choose from {', '.join(choices)}.")

@@ -1,0 +1,109 @@
+"""Weight files: their tensors by name, whatever the format, or one sentence about what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from masquerade.errors import CheckpointError
+from masquerade.files import read_json, write_whole
+from masquerade.tensorbundle import read_bundle
+
+Weights = dict[str, Tensor]
+
+TENSORFLOW = (  # how TensorFlow's variables are spelled, and how everybody spells them since
+    (r"/", "."),
+    (r"layer_(\d+)\.", r"layer.\1."),
+    (r"\.kernel$", ".weight"),
+    (r"\.gamma$", ".weight"),
+    (r"\.beta$", ".bias"),
+    (r"(embeddings(?:_2)?)$", r"\1.weight"),
+    (r"\.output_weights$", ".weight"),
+    (r"\.output_bias$", ".bias"),
+)
+
+
+def read_weights(folder: Path) -> Weights:
+    """All tensors of the checkpoint in a folder, in float32; safetensors first, then PyTorch's own, then TensorFlow."""
+    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+        if (folder / index).is_file():
+            names = sorted(set(read_json(folder / index).get("weight_map", {}).values()))
+            return _read_all(folder / name for name in names)
+    for single in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / single).is_file():
+            return _read_all([folder / single])
+    for pattern in ("*.safetensors", "*.bin"):
+        found = sorted(folder.glob(pattern))
+        if found:
+            return _read_all(found)
+    bundles = sorted(folder.glob("*.index"))
+    if len(bundles) > 1:
+        names = ", ".join(path.stem for path in bundles)
+        raise CheckpointError(f"{folder} holds several TensorFlow checkpoints ({names}); give the path of one of them.")
+    if bundles:
+        return read_tensorflow(bundles[0])
+    raise CheckpointError(
+        f"{folder} holds no weights: no model.safetensors, pytorch_model.bin or TensorFlow checkpoint (.index)."
+    )
+
+
+def read_tensorflow(prefix: Path) -> Weights:
+    """A TensorFlow checkpoint under PyTorch's names and shapes, without the optimizer's variables."""
+    variables = read_bundle(prefix, lambda name: not re.search(r"adam|lamb|global_step|Adam|/m$|/v$|^beta\d", name))
+    weights = {}
+    for name, tensor in variables.items():
+        turned = tensor.T if name.endswith("/kernel") and tensor.dim() == 2 else tensor
+        for pattern, replacement in TENSORFLOW:
+            name = re.sub(pattern, replacement, name)
+        weights[name] = turned.contiguous().float()
+    return weights
+
+
+def write_weights(path: Path, weights: Weights) -> None:
+    """Write a safetensors file, whole or not at all."""
+    plain = {name: tensor.detach().contiguous().cpu() for name, tensor in weights.items()}
+    write_whole(path, lambda temporary: save_file(plain, temporary, metadata={"format": "pt"}))
+
+
+def _read_all(paths: Iterable[Path]) -> Weights:
+    weights: Weights = {}
+    for path in paths:
+        for name, tensor in _read_file(path).items():
+            weights[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return weights
+
+
+def _read_file(path: Path) -> Weights:
+    """One file of tensors. PyTorch's pickles are opened without running any code they carry."""
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing, though the checkpoint's index names it; get the file again.")
+    try:
+        content = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except Exception as error:  # both libraries raise many kinds for one thing: the file is not what it should be
+        if "weights_only" in str(error) or "Unsupported" in str(error):
+            raise CheckpointError(
+                f"{path} holds more than plain tensors, and opening it could run foreign code; "
+                "convert it to safetensors where you trust it."
+            ) from error
+        raise CheckpointError(f"{path} is damaged or cut short ({_short(error)}); get the file again.") from error
+    for inside in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(inside), dict):
+            content = content[inside]
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise CheckpointError(f"{path} holds something other than named tensors; is it a model's weights?")
+    return content
+
+
+def _short(error: Exception) -> str:
+    """The first line of a library's message, without its full stop."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:160].rstrip(".") if lines else type(error).__name__
