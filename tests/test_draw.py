@@ -170,7 +170,7 @@ def test_labels_stay_on_the_page() -> None:
         ["internationalisation"] * 30,
         ["中华人民共和国"] * 90,
     ):
-        page = draw.layout(causal(tokens, caption="每个字只看见自己和前面的字。" * 9 + "A long sentence. " * 9))
+        page = draw.lay_page(causal(tokens, caption="每个字只看见自己和前面的字。" * 9 + "A long sentence. " * 9))
         for label in page.labels:
             long = draw.measure(label.text, label.size)
             across, up = {0: (long, label.size), 45: (0.72 * long, 0.72 * long), 90: (0, long)}[label.angle]
@@ -231,15 +231,16 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(MasqueradeError, match=r"Cannot write .*old\.svg: No space left on device\."):
+    with pytest.raises(MasqueradeError, match=r"old\.svg cannot be written: No space left on device\."):
         draw.save(causal(CHINESE), old)
     assert [p.name for p in tmp_path.iterdir()] == ["old.svg"]
     assert old.read_text() == "old"
 
 
-def test_a_folder_that_is_not_there_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(MasqueradeError, match=r"Cannot write .*: No such file or directory\."):
-        draw.save(causal(CHINESE), tmp_path / "none" / "mask.svg")
+def test_a_place_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(MasqueradeError, match=r"mask\.svg cannot be written: .+\."):
+        draw.save(causal(CHINESE), tmp_path / "file" / "mask.svg")
 
 
 def test_a_picture_that_does_not_fit_together_is_refused() -> None:

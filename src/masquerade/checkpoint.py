@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from masquerade.errors import CheckpointError
-from masquerade.families import FAMILIES, Family
+from masquerade.families import FAMILIES
+from masquerade.families.base import Family
 from masquerade.files import read_json, write_text
 from masquerade.nn.model import Model
 from masquerade.nn.spec import Spec
@@ -59,9 +60,7 @@ def _locate(source: str) -> Path:
     if path.is_file():
         return path.parent
     if source.startswith((".", "/", "~")) or source.count("/") > 1 or "\\" in source or not source:
-        raise CheckpointError(
-            f"There is no checkpoint at '{source}'; give a model's folder, or a hub id like 'org/name'."
-        )
+        raise CheckpointError(f"There is no checkpoint at '{source}'; give a model's folder or a hub id ('org/name').")
     from huggingface_hub import snapshot_download
 
     try:
@@ -132,8 +131,8 @@ def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder
     outputs = shown if named is None else family.architectures.get(named, ())
     pooler = family.body.get("pooler.dense", f"{family.body.get('pooler')}.dense") + ".weight" in weights
     spec = family.spec(config, outputs)
-    spare = tuple(head for head in shown if head not in spec.outputs)
-    return replace(spec, pooler=pooler or spec.pooler, spare=spare)
+    further = tuple(head for head in shown if head not in spec.all_heads)
+    return replace(spec, pooler=pooler or spec.pooler, spare=spec.spare + further)
 
 
 def _has(family: Family, head: str, weights: Weights) -> bool:

@@ -1,7 +1,7 @@
 """Draws who sees whom: a mask as a picture, in the terminal, as SVG and as PNG.
 
 A mask is the one thing that tells the language models of this toolkit apart, so it must be easy to look at.
-All three drawings read one small `Picture`, which knows nothing of tensors. SVG and PNG share one `layout`
+All three drawings read one small `Picture`, which knows nothing of tensors. SVG and PNG share one page
 (boxes and labels with coordinates) and differ only in how a box and a label reach the file. The PNG is drawn
 with fonts that ship with the package, because a machine without Chinese fonts is the usual machine.
 """
@@ -9,7 +9,6 @@ with fonts that ship with the package, because a machine without Chinese fonts i
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +25,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from masquerade.errors import MasqueradeError
+from masquerade.files import write_whole
 
 KINDS = {  # what a position holds, and its colour in a file
     "content": "#4878b0",
@@ -170,7 +170,7 @@ class Label(NamedTuple):
     angle: int = 0
 
 
-class Layout(NamedTuple):
+class Page(NamedTuple):
     """Everything on the page, in drawing order."""
 
     width: int
@@ -179,7 +179,7 @@ class Layout(NamedTuple):
     labels: list[Label]
 
 
-def layout(picture: Picture) -> Layout:
+def lay_page(picture: Picture) -> Page:
     """Place everything, the boxes on whole pixels, so that their edges are sharp."""
     rows, columns = [_token(t) for t in picture.rows], [_token(t) for t in picture.columns]
     cell = max(2, min(36, 900 // max(len(rows), len(columns))))
@@ -247,7 +247,7 @@ def layout(picture: Picture) -> Layout:
     for line in _wrap(KEY, 11, width - 2 * MARGIN):
         y += 15
         labels.append(Label(MARGIN, y + 16, line, 11, FAINT))
-    return Layout(width, y + 10 + MARGIN, boxes, labels)
+    return Page(width, y + 10 + MARGIN, boxes, labels)
 
 
 def _wrap(text: str, size: float, width: float) -> list[str]:
@@ -297,7 +297,7 @@ def measure(text: str, size: float) -> float:
 
 def svg(picture: Picture) -> str:
     """The picture as one self-contained SVG file."""
-    page = layout(picture)
+    page = lay_page(picture)
     title, caption = escape(_sentence(picture.title)), escape(_sentence(picture.caption))
     across = f'width="{page.width}" height="{page.height}" viewBox="0 0 {page.width} {page.height}"'
     parts = [
@@ -320,7 +320,7 @@ def svg(picture: Picture) -> str:
 
 def png(picture: Picture) -> bytes:
     """The picture as PNG at twice the size, with the shipped fonts."""
-    page = layout(picture)
+    page = lay_page(picture)
     image = Image.new("RGB", (page.width * SCALE, page.height * SCALE), PAPER)
     for box in page.boxes:
         x, y, width, height, radius = (v * SCALE for v in box[:5])
@@ -366,16 +366,9 @@ def _write(draw: ImageDraw.ImageDraw, x: float, y: float, text: str, size: float
 
 
 def save(picture: Picture, path: Path) -> None:
-    """Write the picture whole or not at all: under a passing name first, then renamed."""
+    """Write the picture to a .png or .svg file, whole or not at all."""
     suffix = path.suffix.lower()
     if suffix not in (".png", ".svg"):
         raise MasqueradeError(f"A picture is saved as .png or .svg, but {path.name!r} ends in neither.")
     data = png(picture) if suffix == ".png" else svg(picture).encode()
-    passing = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        passing.write_bytes(data)
-        os.replace(passing, path)
-    except OSError as error:
-        raise MasqueradeError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        passing.unlink(missing_ok=True)
+    write_whole(path, lambda temporary: temporary.write_bytes(data))

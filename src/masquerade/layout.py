@@ -52,14 +52,13 @@ class Layout:
     label: Tensor  # the id to predict here, or IGNORE
 
     @staticmethod
-    def of(ids: Values, *, like: Layout | None = None, **given: Values) -> Layout:
+    def of(ids: Values, **given: Values) -> Layout:
         """A layout of ``ids``; a field not given has its plain value: positions 0, 1, 2 …, horizon equal to rank,
         everything else zero (one document, one trunk, all content, all known).
 
-        An integer stands for a whole field. ``like`` lends its device.
+        An integer stands for a whole field. The layout lives where the ids do.
         """
-        device = like.ids.device if like is not None else ids.device if isinstance(ids, Tensor) else None
-        tokens = torch.as_tensor(ids, dtype=torch.long, device=device)
+        tokens = torch.as_tensor(ids, dtype=torch.long)
         if tokens.dim() not in (1, 2):
             raise LayoutError(f"A layout holds (n,) or (rows, n) tokens, but the ids have shape {tuple(tokens.shape)}.")
 
@@ -155,8 +154,9 @@ class Layout:
         return self.map(lambda field: field[..., where])
 
     def __repr__(self) -> str:
-        kinds = {Kind(int(k)).name.lower(): int((self.kind == k).sum()) for k in self.kind.unique()}
-        return f"Layout({self.rows} rows × {len(self)} tokens, {kinds})"
+        counts = {kind.name.lower(): int((self.kind == kind).sum()) for kind in Kind}
+        held = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return f"Layout({self.rows} × {len(self)}: {held or 'empty'})"
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Layout))
@@ -224,8 +224,8 @@ def pad(layout: Layout, length: int, pad_id: int = 0) -> Layout:
     missing = length - len(layout)
     if missing < 0:
         raise LayoutError(f"A layout of {len(layout)} tokens does not fit into {length}; cut it or allow more.")
-    filler = Layout.of(torch.full((missing,), pad_id), like=layout, position=0, document=PADDING)
-    return join([layout, filler.to(layout.ids.device)])
+    filler = torch.full((missing,), pad_id, device=layout.ids.device)
+    return join([layout, Layout.of(filler, position=0, document=PADDING)])
 
 
 def batch(layouts: Sequence[Layout], pad_id: int = 0) -> Layout:

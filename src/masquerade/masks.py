@@ -109,7 +109,7 @@ def pseudo(ids: Ids, spans: Sequence[Ids], *, mask: int, pseudo_mask: int | None
     tokens = _ids(ids)
     chosen = [_ids(span) for span in spans]
     masked = torch.cat([*chosen, torch.zeros(0, dtype=torch.long)])
-    if len(masked.unique()) != len(masked):
+    if len(set(masked.tolist())) != len(masked):
         raise LayoutError("The spans of a pseudo-masked layout overlap; each token can be predicted in one span only.")
     shown, label = tokens.clone(), torch.full_like(tokens, IGNORE)
     shown[masked], label[masked] = mask, tokens[masked]

@@ -43,8 +43,8 @@ def read_weights(folder: Path) -> Weights:
             return _read_all(found)
     bundles = sorted(folder.glob("*.index"))
     if len(bundles) > 1:
-        names = ", ".join(path.stem for path in bundles)
-        raise CheckpointError(f"{folder} holds several TensorFlow checkpoints ({names}); give the path of one of them.")
+        held = ", ".join(path.stem for path in bundles)
+        raise CheckpointError(f"{folder} holds several TensorFlow checkpoints ({held}); give the path of one of them.")
     if bundles:
         return read_tensorflow(bundles[0])
     raise CheckpointError(

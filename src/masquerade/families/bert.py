@@ -55,7 +55,7 @@ BOUNDARY = {
 
 IGNORED = (
     r"embeddings\.position_ids",
-    r"cls\.predictions\.decoder\.(weight|bias)",
+    r"cls\.predictions\.(decoder\.weight|decoder\.bias|bias)",
     r"cls\.pair_target_predictions\.decoder\.weight",
 )
 

@@ -14,7 +14,7 @@ LANGUAGE = {
     "heads.lm.decoder": "lm_head.decoder",
 }
 
-IGNORED = (r"embeddings\.position_ids", r"lm_head\.decoder\.(weight|bias)")
+IGNORED = (r"embeddings\.position_ids", r"lm_head\.(decoder\.weight|decoder\.bias|bias)")
 
 
 def positions(config: Config) -> dict[str, int]:

@@ -52,4 +52,4 @@ class Attention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """(rows, n, width) → (rows, heads, n, d)"""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)

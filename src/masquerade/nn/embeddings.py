@@ -29,7 +29,7 @@ class Embeddings(nn.Module):
 
     def forward(self, layout: Layout) -> Tensor:
         """A layout of (rows, n) → (rows, n, width)"""
-        x = _look_up(self.token, layout.ids, "token")
+        x: Tensor = _look_up(self.token, layout.ids, "token")
         if self.project is not None and self.project_words:
             x = self.project(x)
         for position in self.positions.values():

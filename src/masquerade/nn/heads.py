@@ -38,13 +38,14 @@ class Language(nn.Module):
         self.dense = nn.Linear(spec.width, spec.sum_width)
         self.activation = ACTIVATIONS[spec.lm_activation]
         self.norm = norm(spec, spec.sum_width)
-        self.decoder = None if spec.tied else nn.Linear(spec.sum_width, spec.vocab, bias=False)
-        self.bias = nn.Parameter(torch.zeros(spec.vocab))
+        self.decoder = None if spec.tied else nn.Linear(spec.sum_width, spec.vocab)
+        self.bias = nn.Parameter(torch.zeros(spec.vocab)) if spec.tied else None
 
     def forward(self, x: Tensor, words: Words) -> Tensor:
         """(…, width) → (…, vocab)"""
         x = self.norm(self.activation(self.dense(x)))
-        return (words(x) if self.decoder is None else self.decoder(x)) + self.bias
+        scores: Tensor = words(x) if self.decoder is None else self.decoder(x)
+        return scores if self.bias is None else scores + self.bias
 
 
 class Boundary(nn.Module):

@@ -68,7 +68,8 @@ class Model(nn.Module):
         head, flat = self.heads["boundary"], states.flatten(0, 1)
         if not isinstance(head, Boundary):
             raise TypeError("the 'boundary' head is a Boundary")
-        return head(flat[left], flat[right], place, self.embeddings.words)
+        out: Tensor = head(flat[left], flat[right], place, self.embeddings.words)
+        return out
 
     def logits(
         self,

@@ -92,8 +92,8 @@ class Nezha(nn.Module):
         self.register_buffer("table", sinusoids(distances, spec.head_width), persistent=False)
 
     def scores(self, query: Tensor, distance: Tensor) -> Tensor:
-        """(rows, heads, q, d) and (rows, q, k) → what each query has to say to each key's distance, (rows, heads, q, k).
-        The query is asked once about every distance there is, not once about every key."""
+        """(rows, heads, q, d) and (rows, q, k) → what a query asks of each key's distance, (rows, heads, q, k). It is
+        asked once about every distance there is, not once about every key."""
         asked = query @ self.table.T
         return asked.gather(-1, self._index(distance).expand(-1, query.shape[1], -1, -1))
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
-from tokenizers.implementations import BertWordPieceTokenizer, ByteLevelBPETokenizer
-from tokenizers.processors import RobertaProcessing
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
+from tokenizers.processors import TemplateProcessing
 
 from masquerade.errors import CheckpointError, MasqueradeError
 from masquerade.files import read_json, write_text
@@ -74,7 +75,7 @@ class Tokenizer:
         """The ids of a text; with ``specials``, between the tokens that begin and end a sequence. Every usual way to
         write the mask token ([MASK], <mask>) is understood."""
         if "mask" in self.specials:
-            own = self.backend.id_to_token(self.specials["mask"])
+            own = self.tokens([self.specials["mask"]])[0]
             for name in ROLES["mask"]:
                 text = text.replace(name, own)
         return list(self.backend.encode(text, add_special_tokens=specials).ids)
@@ -100,10 +101,13 @@ def _backend(folder: Path, settings: dict[str, Any]) -> Backend | None:
         return word_pieces(folder / "vocab.txt", settings.get("do_lower_case"))
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         made = ByteLevelBPETokenizer.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
-        backend = made._tokenizer
-        ends = [(name, backend.token_to_id(name)) for name in ("</s>", "<s>")]
-        if all(number is not None for _, number in ends):
-            backend.post_processor = RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=False)
+        backend: Backend = made._tokenizer
+        end, start = backend.token_to_id("</s>"), backend.token_to_id("<s>")
+        if end is not None and start is not None:
+            ends = [("<s>", start), ("</s>", end)]
+            backend.post_processor = TemplateProcessing(
+                single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ends
+            )
         backend.add_special_tokens([name for names in ROLES.values() for name in names if backend.token_to_id(name)])
         return backend
     return None

@@ -1,0 +1,120 @@
+"""The cache is exact where the rule allows it, and refuses where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from masquerade import Cache, Layout, Model, Spec, build
+from masquerade.errors import LayoutError
+from masquerade.layout import batch
+from masquerade.masks import backward, bidirectional, blocks, causal, infill, permuted, prefix, shared_passage
+
+SPECIAL = {"cls": 1, "sep": 2, "mask": 3}
+SPECS = {
+    "learned": Spec(vocab=50, width=16, layers=3, heads=2, feedforward=24, longest=64, init_std=0.3),
+    "pre-norm, rms, sinusoidal": Spec(
+        vocab=50, width=16, layers=2, heads=2, feedforward=24, positions=("sinusoidal",), norm_first=True, norm="rms"
+    ),
+    "nezha": Spec(vocab=50, width=16, layers=2, heads=2, feedforward=24, positions=("nezha",), max_distance=3),
+    "shared layers, buckets": Spec(
+        vocab=50, width=16, layers=3, heads=2, feedforward=24, positions=("learned", "buckets"), groups=1, embedding=8
+    ),
+}
+MODELS = {name: build(spec).eval() for name, spec in SPECS.items()}
+
+CUTS: dict[str, tuple[Layout, Sequence[Sequence[int]]]] = {  # a layout, and the pieces it may be run in
+    "causal": (causal(range(5, 17)), [range(5), range(5, 6), range(6, 12)]),
+    "prefix": (prefix(range(5, 12), range(20, 26)), [range(7), range(7, 8), range(8, 13)]),
+    "infill": (
+        infill([5, 3, 7, 8, 3], [(4, [4, 20, 21]), (1, [4, 30])]),
+        [range(5), range(5, 7), range(7, 8), range(8, 10)],
+    ),
+    "shared_passage": (
+        shared_passage([5, 6, 7, 8], [[10, 11], [12]], 2, **SPECIAL),
+        [range(5), range(5, 12), range(12, 18)],
+    ),
+    "blocks": (  # clean blocks 0–2 at 0–5, their noisy peers at 6–11: noise before what it becomes
+        blocks(range(5, 11), 2, noisy=[3] * 6),
+        [[6, 7], [0, 1], [8, 9], [2, 3], [10, 11], [4, 5]],
+    ),
+    "permuted": (permuted(range(5, 10), [3, 1, 4, 0, 2]), [[3, 1], [4], [0, 2]]),
+}
+
+
+@torch.no_grad()
+def in_pieces(model: Model, layout: Layout, pieces: Sequence[Sequence[int]]) -> torch.Tensor:
+    """The hidden states of a layout that is run piece by piece through a cache, in the layout's order."""
+    cache, order = Cache(), [index for piece in pieces for index in piece]
+    states = torch.cat([model.hidden(layout[list(piece)], cache) for piece in pieces], dim=1)
+    assert len(cache) == len(layout)
+    return states[:, torch.tensor(order).argsort()]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("mask", CUTS)
+def test_cached_states_equal_uncached_ones(mask: str, spec: str) -> None:
+    layout, pieces = CUTS[mask]
+    model = MODELS[spec]
+    with torch.no_grad():
+        expected = model.hidden(layout)
+    torch.testing.assert_close(in_pieces(model, layout, pieces), expected, atol=1e-5, rtol=0)
+
+
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(st.integers(1, 6), st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_any_cut_of_a_prefix_layout_behind_its_source_is_exact(source: int, steps: list[int]) -> None:
+    layout = prefix(range(5, 5 + source), range(20, 20 + sum(steps)))
+    bounds = [0, source, *(source + sum(steps[: i + 1]) for i in range(len(steps)))]
+    pieces = [range(start, end) for start, end in pairwise(bounds)]
+    with torch.no_grad():
+        expected = MODELS["learned"].hidden(layout)
+    torch.testing.assert_close(in_pieces(MODELS["learned"], layout, pieces), expected, atol=1e-5, rtol=0)
+
+
+def test_rows_of_different_lengths_share_a_cache() -> None:
+    model = MODELS["learned"]
+    sources, targets = [[5, 6, 7, 8], [9, 10]], [[20, 21], [22, 23, 24]]
+    whole = [prefix(source, target) for source, target in zip(sources, targets, strict=True)]
+    cache = Cache()
+    with torch.no_grad():
+        model.hidden(batch([layout[: len(source)] for layout, source in zip(whole, sources, strict=True)]), cache)
+        late = batch([layout[len(source) :] for layout, source in zip(whole, sources, strict=True)])
+        got = model.hidden(late, cache)
+        for row, (layout, source) in enumerate(zip(whole, sources, strict=True)):
+            expected = model.hidden(layout)[0, len(source) :]
+            torch.testing.assert_close(got[row, : len(expected)], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "cut"),
+    [
+        (bidirectional(range(5, 10)), 2),
+        (backward(range(5, 10)), 3),
+        (permuted(range(5, 10), [4, 3, 2, 1, 0]), 1),
+        (prefix(range(5, 9), [20, 21]), 2),
+    ],
+    ids=["bidirectional", "backward", "permuted", "inside a source"],
+)
+def test_a_piece_that_old_rows_would_see_is_refused_and_the_cache_stays_as_it_was(layout: Layout, cut: int) -> None:
+    cache = Cache()
+    with torch.no_grad():
+        MODELS["learned"].hidden(layout[:cut], cache)
+        before = [key.clone() for key, _ in cache.layers]
+        with pytest.raises(LayoutError, match="token 0 in it would see new token"):
+            MODELS["learned"].hidden(layout[cut:], cache)
+    assert len(cache) == cut
+    assert all(torch.equal(old, key) for old, (key, _) in zip(before, cache.layers, strict=True))
+
+
+def test_a_cache_of_other_rows_is_refused() -> None:
+    cache = Cache()
+    with torch.no_grad():
+        MODELS["learned"].hidden(batch([causal([5, 6]), causal([7, 8])]), cache)
+        with pytest.raises(LayoutError, match="2 rows cannot be extended by 1 rows"):
+            MODELS["learned"].hidden(causal([9]), cache)
