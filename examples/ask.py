@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[1]
 
 def run(*words: str) -> None:
     """Show a command as one would type it, and run it."""
-    print(f"\n$ masquerade {' '.join(repr(word) if ' ' in word or '[' in word else word for word in words)}", flush=True)
+    print(
+        f"\n$ masquerade {' '.join(repr(word) if ' ' in word or '[' in word else word for word in words)}", flush=True
+    )
     subprocess.run([sys.executable, "-m", "masquerade", *words], check=True, cwd=ROOT)
 
 

@@ -278,8 +278,8 @@ def test_a_layout_may_be_empty() -> None:
     [
         (lambda: Layout.of(torch.tensor(5)), r"holds \(n,\) or \(rows, n\) tokens, but the ids have shape \(\)"),
         (lambda: Layout.of(torch.zeros(1, 2, 3)), r"the ids have shape \(1, 2, 3\)"),
-        (lambda: Layout.of([1, 2], rank=[0, 1, 2]), "field 'rank' has 3 entries for 2 tokens"),
-        (lambda: Layout.of([1, 2], label=[0]), "field 'label' has 1 entries for 2 tokens"),
+        (lambda: Layout.of([1, 2], rank=[0, 1, 2]), "field 'rank' has shape .3,. for tokens of shape .2,."),
+        (lambda: Layout.of([1, 2], label=[0]), "field 'label' has shape .1,. for tokens of shape .2,."),
         (lambda: Layout.of([1, 2], colour=1), "no field 'colour'; it has ids, position, inner"),
         (lambda: join([]), "nothing to join"),
         (lambda: join([some_rows(), some_rows()[:2].map(lambda f: f[:2])]), r"Layouts of \[2, 4\] rows cannot be join"),
@@ -311,11 +311,12 @@ def test_a_padded_batch_may_be_causal() -> None:
     assert visible(layout)[0].tolist() == [[True, False, False], [True, True, False], [True, True, False]]
 
 
-def test_a_layout_lends_its_device_and_moves_to_another() -> None:
+def test_a_layout_moves_to_another_device_and_stays_there() -> None:
     elsewhere = masks.causal([1, 2]).to("meta")
     assert all(getattr(elsewhere, name).device.type == "meta" for name in FIELDS)
-    assert Layout.of([3], like=elsewhere).rank.device.type == "meta"
-    assert visible(elsewhere).device.type == "meta"
+    assert Layout.of(elsewhere.ids).position.device.type == "meta"
+    assert pad(elsewhere, 3).document.device.type == "meta"
+    assert visible(elsewhere).device.type == bias(elsewhere).device.type == "meta"
 
 
 # Changing layouts
@@ -429,5 +430,29 @@ def test_the_first_token_of_every_document_is_marked_and_padding_never() -> None
 
 
 def test_a_layout_names_its_size_and_kinds() -> None:
-    text = repr(masks.two_stream([1, 2, 3], [2, 0, 1], mask=9, predict=2))
-    assert text == "Layout(1 rows × 5 tokens, {'content': 3, 'query': 2})"
+    layout = masks.two_stream([1, 2, 3], [2, 0, 1], mask=9, predict=2)
+    assert repr(layout) == "Layout(1 × 5: 3 content, 2 query)"
+    assert repr(Layout.of([])) == "Layout(1 × 0: empty)"
+
+
+def test_one_token_can_be_taken_and_iteration_ends() -> None:
+    layout = Layout.of([5, 6, 7])
+    assert layout[1].ids.tolist() == [6]
+    assert layout[-1].position.tolist() == [2]
+    assert [int(token.ids) for token in layout] == [5, 6, 7]
+    assert len(layout[[]]) == 0
+
+
+def test_replacing_a_field_is_as_strict_as_making_one() -> None:
+    layout = Layout.of([5, 6, 7])
+    with pytest.raises(LayoutError, match="no field 'ranks'"):
+        layout.replace(ranks=1)
+    with pytest.raises(LayoutError, match="field 'rank' has shape"):
+        layout.replace(rank=[4])
+
+
+def test_mask_mod_takes_one_row_of_keys_for_many_rows_of_queries() -> None:
+    queries, keys = Layout.of([[5, 6], [7, 8]], rank=[0, 1]), Layout.of([9, 9, 9], rank=[0, 1, 2])
+    mod, seen = mask_mod(queries, keys), visible(queries, keys)
+    got = [[[bool(mod(b, 0, q, k)) for k in range(3)] for q in range(2)] for b in range(2)]
+    assert got == seen.tolist()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from masquerade import Layout, Spec, build
 from masquerade.errors import LayoutError, MasqueradeError, SpecError
-from masquerade.layout import IGNORE, batch
-from masquerade.masks import bidirectional, causal, pack, permuted, prefix, shared_passage
+from masquerade.layout import IGNORE, batch, visible
+from masquerade.masks import bidirectional, causal, pack, permuted, prefix, shared_passage, two_stream
 
 SMALL = Spec(vocab=60, width=16, layers=2, heads=2, feedforward=24, longest=64, init_std=0.3)
 SPECS = {
@@ -64,6 +64,18 @@ def test_a_row_of_nothing_but_padding_makes_no_nan() -> None:
         states[0].sum().backward()
         assert not states.isnan().any()
         assert not any(weight.grad.isnan().any() for weight in model.parameters() if weight.grad is not None)
+
+
+def test_a_query_that_sees_nothing_learns_nothing_from_the_words() -> None:
+    order = [2, 0, 1]
+    before, after = two_stream([5, 6, 7], order, mask=3), two_stream([5, 6, 40], order, mask=3)
+    for model in MODELS.values():
+        with torch.no_grad():
+            first, again = (model.hidden(pack([layout, causal([9])]))[0] for layout in (before, after))
+        blind = visible(before).any(-1).logical_not().nonzero().flatten().tolist()
+        assert blind == [3]
+        torch.testing.assert_close(first[blind], again[blind], atol=0, rtol=0)
+        assert not torch.allclose(first[4], again[4]), "a query that sees the word has to notice it"
 
 
 def test_each_question_reads_a_shared_passage_as_if_it_were_the_only_one() -> None:

@@ -8,7 +8,7 @@ them, decoders extend them; nothing else carries a mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
@@ -61,41 +61,18 @@ class Layout:
         tokens = torch.as_tensor(ids, dtype=torch.long)
         if tokens.dim() not in (1, 2):
             raise LayoutError(f"A layout holds (n,) or (rows, n) tokens, but the ids have shape {tuple(tokens.shape)}.")
-
-        def field(name: str, default: Values) -> Tensor:
-            value = torch.as_tensor(given.pop(name, default), dtype=torch.long, device=tokens.device)
-            if value.dim() and value.shape[-1] != tokens.shape[-1]:
-                raise LayoutError(
-                    f"The field '{name}' has {value.shape[-1]} entries for {tokens.shape[-1]} tokens; "
-                    "every field of a layout needs one entry a token."
-                )
-            return value.expand(tokens.shape)
-
-        rank = field("rank", 0)
-        layout = Layout(
-            ids=tokens,
-            position=field("position", torch.arange(tokens.shape[-1])),
-            inner=field("inner", 0),
-            segment=field("segment", 0),
-            task=field("task", 0),
-            document=field("document", 0),
-            branch=field("branch", 0),
-            rank=rank,
-            horizon=field("horizon", rank),
-            reach=field("reach", FAR),
-            kind=field("kind", Kind.CONTENT),
-            label=field("label", IGNORE),
-        )
-        if given:
-            raise LayoutError(f"A layout has no field '{next(iter(given))}'; it has {', '.join(FIELDS)}.")
-        return layout
+        values: dict[str, Values] = {"ids": tokens, "position": torch.arange(tokens.shape[-1]), **given}
+        values.setdefault("horizon", values.get("rank", 0))
+        _check_names(values)
+        return Layout(*(_fitted(name, values.get(name, DEFAULTS.get(name, 0)), tokens) for name in FIELDS))
 
     @staticmethod
     def padded(ids: Tensor, attention_mask: Tensor | None = None, **given: Values) -> Layout:
         """A batch from padded tensors, as other libraries pass them: ids and mask of shape (rows, n).
 
         A masked token becomes a QUERY: it looks at the real tokens and nobody looks at it, which is what masking the
-        keys of an attention means there, so even the outputs at padding agree.
+        keys of an attention means there, so even the outputs at padding agree. It is not padding in the sense of
+        ``real`` and ``first``.
         """
         if attention_mask is not None:
             given["kind"] = torch.where(attention_mask > 0, int(Kind.CONTENT), int(Kind.QUERY))
@@ -107,11 +84,8 @@ class Layout:
 
     def replace(self, **changes: Values) -> Layout:
         """The layout with some fields replaced; an integer fills a field."""
-        fitted = {
-            name: torch.as_tensor(value, dtype=torch.long, device=self.ids.device).expand(self.ids.shape)
-            for name, value in changes.items()
-        }
-        return replace(self, **fitted)
+        _check_names(changes)
+        return replace(self, **{name: _fitted(name, value, self.ids) for name, value in changes.items()})
 
     def to(self, device: torch.device | str) -> Layout:
         """The layout on another device."""
@@ -148,9 +122,13 @@ class Layout:
         places = single.real.nonzero()
         return single[: int(places.max()) + 1 if len(places) else 0]
 
-    def __getitem__(self, tokens: slice | Tensor | Sequence[int]) -> Layout:
-        """Some of the tokens, along the last dimension: a slice, or indices in a new order."""
-        where = tokens if isinstance(tokens, slice) else torch.as_tensor(tokens, device=self.ids.device)
+    def __getitem__(self, tokens: int | slice | Tensor | Sequence[int]) -> Layout:
+        """Some of the tokens, along the last dimension: one, a slice, or indices in a new order."""
+        if isinstance(tokens, int):
+            if not -len(self) <= tokens < len(self):
+                raise IndexError(f"A layout of {len(self)} tokens has no token {tokens}.")
+            tokens = [tokens]
+        where = tokens if isinstance(tokens, slice) else torch.as_tensor(tokens, dtype=torch.long)
         return self.map(lambda field: field[..., where])
 
     def __repr__(self) -> str:
@@ -160,6 +138,24 @@ class Layout:
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Layout))
+DEFAULTS: dict[str, int] = {"reach": FAR, "label": IGNORE}  # what is not zero where nothing is said
+
+
+def _check_names(given: Iterable[str]) -> None:
+    for name in given:
+        if name not in FIELDS:
+            raise LayoutError(f"A layout has no field '{name}'; it has {', '.join(FIELDS)}.")
+
+
+def _fitted(name: str, value: Values, tokens: Tensor) -> Tensor:
+    """A field's value in the shape of the tokens, and where they are."""
+    field = torch.as_tensor(value, dtype=torch.long, device=tokens.device)
+    if field.dim() and (field.shape[-1] != tokens.shape[-1] or field.shape not in (tokens.shape, tokens.shape[-1:])):
+        raise LayoutError(
+            f"The field '{name}' has shape {tuple(field.shape)} for tokens of shape {tuple(tokens.shape)}; "
+            "every field of a layout needs one entry a token."
+        )
+    return field.expand(tokens.shape)
 
 
 def sees(q: Layout, k: Layout) -> Tensor:
@@ -187,18 +183,24 @@ def visible(queries: Layout, keys: Layout | None = None) -> Tensor:
 def bias(queries: Layout, keys: Layout | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
     """Visibility as one additive attention mask, shared by all layers: (rows, 1, q, k), 0 where seen.
 
-    Unseen is the lowest finite number and not −∞, so that a row which sees nothing (padding) gives a meaningless
-    average instead of NaN.
+    Unseen is the lowest finite number and not −∞, so that a row which sees nothing gives a meaningless average
+    instead of NaN (the network then puts zeros in its place).
     """
     keys = queries if keys is None else keys
-    seen = visible(queries.batched(), keys.batched())
-    hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
-    return hidden.unsqueeze(1)
+    return additive(visible(queries.batched(), keys.batched()), dtype)
+
+
+def additive(seen: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Visibility (rows, q, k) as an additive mask (rows, 1, q, k)."""
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
+    return mask.unsqueeze(1)
 
 
 def mask_mod(queries: Layout, keys: Layout | None = None) -> Callable[[Any, Any, Any, Any], Tensor]:
     """Visibility as the function that FlexAttention's ``create_block_mask`` takes: (row, head, q, k) → bool."""
     q_rows, k_rows = queries.batched(), (queries if keys is None else keys).batched()
+    rows = max(q_rows.rows, k_rows.rows)
+    q_rows, k_rows = (layout.map(lambda field: field.expand(rows, -1)) for layout in (q_rows, k_rows))
 
     def mod(row: Any, head: Any, q: Any, k: Any) -> Tensor:
         return sees(q_rows.map(lambda field: field[row, q]), k_rows.map(lambda field: field[row, k]))

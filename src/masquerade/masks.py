@@ -109,6 +109,8 @@ def pseudo(ids: Ids, spans: Sequence[Ids], *, mask: int, pseudo_mask: int | None
     tokens = _ids(ids)
     chosen = [_ids(span) for span in spans]
     masked = torch.cat([*chosen, torch.zeros(0, dtype=torch.long)])
+    if any(not 0 <= index < len(tokens) for index in masked.tolist()):
+        raise LayoutError(f"A span names a token outside of the {len(tokens)} there are; count them from 0.")
     if len(set(masked.tolist())) != len(masked):
         raise LayoutError("The spans of a pseudo-masked layout overlap; each token can be predicted in one span only.")
     shown, label = tokens.clone(), torch.full_like(tokens, IGNORE)
@@ -189,6 +191,10 @@ def with_memory(layout: Layout, n: int, ids: Ids | None = None) -> Layout:
     document = layout.document[..., :1]
     if len(layout) == 0 or bool((layout.real & (layout.document != document)).any()):
         raise LayoutError("A memory goes before one document a row; this layout is empty or packed.")
+    if n < 0 or (ids is not None and len(ids) != n):
+        raise LayoutError(f"A memory of {n} tokens needs {n} ids, if any, and cannot be negative.")
+    if bool((layout.kind == Kind.PLACEHOLDER).any()):
+        raise LayoutError("A memory cannot stand before placeholders: what it computed would have to see them.")
     first = layout.position.where(layout.real, FAR).amin(dim=-1, keepdim=True)
     memory = Layout.of(
         torch.zeros(n, dtype=torch.long) if ids is None else _ids(ids),
@@ -196,7 +202,7 @@ def with_memory(layout: Layout, n: int, ids: Ids | None = None) -> Layout:
         rank=int(torch.minimum(layout.rank, layout.horizon).min()) - 1,
     ).to(layout.ids.device)
     memory = memory.map(lambda field: field.expand(*layout.ids.shape[:-1], -1))
-    return join([memory.replace(position=memory.position + first, document=document), layout])
+    return join([memory.replace(position=memory.position + first, document=document.expand_as(memory.ids)), layout])
 
 
 def _ids(ids: Ids) -> Tensor:

@@ -20,7 +20,8 @@ class View:
     """What the rows of one pass see of its keys."""
 
     bias: Tensor  # (rows, 1 or heads, q, k), added to the scores
-    distance: Tensor | None  # (rows, q, k), key position minus query position, where a position scheme asks for it
+    distance: Tensor | None = None  # (rows, q, k), key position minus query position, where a scheme asks for it
+    blind: Tensor | None = None  # (rows, 1, q, 1), which rows see nothing at all, where there are such
 
 
 class Attention(nn.Module):
@@ -48,6 +49,8 @@ class Attention(nn.Module):
             weights = F.softmax(scores / math.sqrt(query.shape[-1]) + view.bias, dim=-1)
             weights = F.dropout(weights, dropout, self.training)
             mixed = weights @ value + self.relation.values(weights, view.distance)
+        if view.blind is not None:
+            mixed = mixed.masked_fill(view.blind, 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2)), (key, value)
 
     def _split(self, x: Tensor) -> Tensor:

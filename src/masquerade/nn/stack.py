@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from masquerade.layout import Layout, bias
+from masquerade.layout import Layout, additive, visible
 from masquerade.nn.attention import Attention, KeyValues, View
 from masquerade.nn.cache import Cache
 from masquerade.nn.feedforward import FeedForward
@@ -62,10 +62,11 @@ class Stack(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def _view(self, queries: Layout, keys: Layout, like: Tensor) -> View:
-        mask = bias(queries, keys, like.dtype)
-        distance = None
+        seen = visible(queries, keys)
+        mask, distance = additive(seen, like.dtype), None
         if self.buckets is not None or self.asks_distance:
             distance = keys.position.unsqueeze(-2) - queries.position.unsqueeze(-1)
         if self.buckets is not None and distance is not None:
             mask = mask + self.buckets(distance)
-        return View(mask, distance)
+        blind = (queries.real & ~seen.any(-1))[:, None, :, None]  # the first word of an order is asked of nothing
+        return View(mask, distance, blind if bool(blind.any()) else None)
