@@ -26,4 +26,4 @@ if __name__ == "__main__":
     if fetched.returncode:
         sys.exit("The mask is drawn, but there is no model to fill a [MASK] with: see the line above.")
     folder = Path(fetched.stdout.strip()).relative_to(ROOT)
-    run("fill", "中华人[MASK]共和国，今天天气很[MASK]。", "--model", str(folder), "--top", "3")
+    run("fill", "他毕业于北京大[MASK]，是一位著名的科[MASK]家。", "--model", str(folder), "--top", "3")

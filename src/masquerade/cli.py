@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -77,23 +78,23 @@ def fill(
     [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
     """
     from masquerade.checkpoint import load
-    from masquerade.decoding.fill import fill as guess
+    from masquerade.decoding.fill import fill as complete
 
-    guesses = guess(load(model), text, top)
+    filled = complete(load(model), text, top)
     if as_json:
-        rows = [[{"token": g.token, "id": g.id, "probability": g.probability} for g in row] for row in guesses]
-        print(json.dumps(rows, ensure_ascii=False))
+        print(json.dumps(asdict(filled), ensure_ascii=False))
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
-    for number, row in enumerate(guesses, start=1):
-        table = Table(
-            "word", "probability", "", title=f"[bold]\\[MASK] {number} of {len(guesses)}[/bold]", title_justify="left"
-        )
-        for g in row:
-            table.add_row(g.token.replace("[", "\\["), f"{g.probability:.1%}", "█" * round(g.probability * 40))
+    console.print(filled.text, markup=False)
+    for number, row in enumerate(filled.guesses, start=1):
+        title = escape(f"[MASK] {number} of {len(filled.guesses)}")
+        table = Table("word", "probability", "", title=title, title_justify="left")
+        for guess in row:
+            table.add_row(escape(guess.word), f"{guess.probability:.1%}", "█" * round(guess.probability * 40))
         console.print(table)
 
 

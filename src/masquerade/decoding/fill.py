@@ -15,27 +15,35 @@ from masquerade.nn.model import Model
 class Guess:
     """A word for a [MASK], and how probable the model holds it."""
 
-    token: str
+    word: str
     id: int
     probability: float
 
 
+@dataclass(frozen=True)
+class Filled:
+    """A text with its [MASK]s filled."""
+
+    text: str  # with the best word in every [MASK], as the tokenizer spells it
+    guesses: list[list[Guess]]  # for each [MASK] from left to right, the best words first
+
+
 @torch.inference_mode()
-def fill(model: Model, text: str, top: int = 5) -> list[list[Guess]]:
-    """The ``top`` most probable words for each [MASK] of the text, best first, one list a mask from left to right."""
+def fill(model: Model, text: str, top: int = 5) -> Filled:
+    """Fill each [MASK] of the text by itself, and list the ``top`` most probable words for it."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
     if top < 1:
         raise MasqueradeError(f"The best {top} words cannot be listed; ask for at least one.")
-    layout = bidirectional(tokenizer.encode(text, specials=True))
+    layout = bidirectional(tokenizer.encode(text, specials=True)).to(model.device)
     masks = layout.ids == tokenizer.special("mask")
     if not masks.any():
         raise MasqueradeError("The text has no [MASK] to fill; put [MASK] where a word is missing.")
-    device = model.embeddings.token.weight.device
-    probabilities = model.scores(layout.to(device), "lm", at=masks.to(device)).softmax(-1)
+    probabilities = model.scores(layout, "lm", at=masks).softmax(-1)
     values, ids = probabilities.topk(min(top, probabilities.shape[-1]))
-    return [
-        [Guess(tokenizer.tokens([number])[0], number, value) for value, number in zip(row, numbers, strict=True)]
+    guesses = [
+        [Guess(tokenizer.word(number), number, value) for value, number in zip(row, numbers, strict=True)]
         for row, numbers in zip(values.tolist(), ids.tolist(), strict=True)
     ]
+    return Filled(tokenizer.decode(layout.ids.masked_scatter(masks, ids[:, 0]).tolist()), guesses)

@@ -31,6 +31,11 @@ class Model(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
         self.apply(self._initialise)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are; layouts have to be there too."""
+        return self.embeddings.token.weight.device
+
     def hidden(self, layout: Layout, cache: Cache | None = None) -> Tensor:
         """The last hidden states, (rows, n, width). With a cache, the layout's rows see the tokens in it too."""
         layout = layout.batched()

@@ -30,6 +30,7 @@ class Tokenizer:
 
     def __init__(self, backend: Backend, named: dict[str, str] | None = None) -> None:
         self.backend = backend
+        self.word_pieces: bool = json.loads(backend.to_str())["model"].get("type") == "WordPiece"
         self.specials: dict[str, int] = {}
         for role, usual in ROLES.items():
             names = (named[role],) if named and role in named else usual
@@ -58,7 +59,7 @@ class Tokenizer:
         settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
         settings |= {f"{role}_token": self.backend.id_to_token(number) for role, number in self.specials.items()}
         write_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
-        if json.loads(self.backend.to_str())["model"].get("type") == "WordPiece":
+        if self.word_pieces:
             write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in self.tokens(range(len(self)))))
 
     def __len__(self) -> int:
@@ -84,11 +85,16 @@ class Tokenizer:
         """The token of each id, as the vocabulary spells it."""
         return [self.backend.id_to_token(int(number)) or "" for number in ids]
 
+    def word(self, number: int) -> str:
+        """One token to show by itself: a word piece as it is spelled, anything else as it reads."""
+        token = self.tokens([number])[0]
+        return token if self.word_pieces else self.decode([number]).strip() or token
+
     def decode(self, ids: Sequence[int]) -> str:
         """Readable text: special tokens left out, word pieces joined, no spaces between Chinese characters."""
         hidden = set(self.specials.values()) - {self.specials.get("unk")}
         kept = [int(number) for number in ids if int(number) not in hidden]
-        if json.loads(self.backend.to_str())["model"].get("type") == "WordPiece":
+        if self.word_pieces:
             return join_pieces(self.tokens(kept))
         return str(self.backend.decode(kept))
 

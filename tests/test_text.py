@@ -1,0 +1,122 @@
+"""Text to ids and back, in English and Chinese, from every kind of tokenizer file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import transformers
+from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
+
+from masquerade.errors import CheckpointError, MasqueradeError
+from masquerade.text.chinese import is_wide, join_pieces
+from masquerade.text.tokenizer import Tokenizer
+
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "cat",
+    "sat",
+    "##s",
+    "on",
+    ".",
+    ",",
+    "北",
+    "京",
+    "是",
+    "首",
+    "都",
+    "，",
+    "。",
+    "un",
+    "##happy",
+    "2",
+    "0",
+]
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> Path:
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_vocabulary_file_alone_gives_the_reference_tokens(pieces: Path) -> None:
+    tokenizer = Tokenizer.load(pieces)
+    assert tokenizer is not None
+    reference = transformers.BertTokenizer(str(pieces / "vocab.txt"))
+    for text in ("The cats sat on the cat.", "北京是首都，the cat", "unhappy [MASK] 北[MASK]", "２０ 王 ＣＡＴ"):
+        assert tokenizer.encode(text, specials=True) == reference(text)["input_ids"]
+
+
+def test_capitals_are_kept_if_the_vocabulary_has_any(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\nThe\nthe\n[SEP]\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer is not None
+    assert tokenizer.encode("The the") == [2, 3]
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    assert Tokenizer.load(tmp_path).encode("The the") == [3, 3]  # type: ignore[union-attr]
+
+
+def test_text_comes_back_readable(pieces: Path) -> None:
+    tokenizer = Tokenizer.load(pieces)
+    assert tokenizer is not None
+    for text in ("the cats sat on the cat.", "北京是首都，the cat。", "unhappy cat"):
+        assert tokenizer.decode(tokenizer.encode(text, specials=True)) == text.replace("，the", "，the")
+
+
+def test_chinese_is_joined_without_spaces_and_words_with_them() -> None:
+    assert join_pieces(["北", "京", "is", "the", "cap", "##ital", ",", "首", "都", "。", "ok", "!"]) == (
+        "北京is the capital,首都。ok!"
+    )
+    assert [is_wide(character) for character in "京，ｶＡ。a1 é"] == [True] * 5 + [False] * 4
+
+
+def test_saving_gives_files_that_this_and_the_reference_library_read(pieces: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(pieces)
+    assert tokenizer is not None
+    target = tmp_path / "saved"
+    tokenizer.save(target)
+    assert (target / "vocab.txt").read_text(encoding="utf-8").split() == VOCABULARY
+    again = Tokenizer.load(target)
+    assert again is not None
+    assert again.specials == tokenizer.specials
+    reference = transformers.PreTrainedTokenizerFast.from_pretrained(target)
+    text = "北京 the cats [MASK]"
+    assert again.encode(text, True) == tokenizer.encode(text, True) == reference(text)["input_ids"]
+    assert reference.mask_token == "[MASK]"
+
+
+def test_byte_level_pieces_know_their_special_tokens(tmp_path: Path) -> None:
+    made = ByteLevelBPETokenizer()
+    made.train_from_iterator(
+        ["the cat sat", "北京"], vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    )
+    made.save_model(str(tmp_path))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer is not None
+    ids = tokenizer.encode("the [MASK] sat 北京", specials=True)
+    assert (ids[0], ids[-1]) == (tokenizer.special("cls"), tokenizer.special("sep"))
+    assert ids.count(tokenizer.special("mask")) == 1
+    assert tokenizer.decode(tokenizer.encode("the cat 北京")) == "the cat 北京"
+
+
+def test_a_folder_without_a_tokenizer_has_none(tmp_path: Path) -> None:
+    assert Tokenizer.load(tmp_path) is None
+
+
+def test_a_damaged_tokenizer_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": {"type": "Nothing"}}))
+    with pytest.raises(CheckpointError, match=r"The tokenizer in .* cannot be read"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_special_token_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nthe\n")
+    with pytest.raises(MasqueradeError, match="has no mask token"):
+        Tokenizer.load(tmp_path).special("mask")  # type: ignore[union-attr]
