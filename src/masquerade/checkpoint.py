@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from masquerade.errors import CheckpointError
 from masquerade.families import FAMILIES
 from masquerade.families.base import Family
@@ -44,7 +46,8 @@ def save(model: Model, folder: str | Path) -> None:
     place, family, weights = Path(folder), FAMILIES[model.spec.family], model.state_dict()
     config = family.config(model.spec, model.config)
     names = family.names(model.spec, weights, family.prefix if model.spec.all_heads else "")
-    write_weights(place / "model.safetensors", {names[name]: tensor for name, tensor in weights.items()})
+    theirs = family.merge({names[name]: tensor for name, tensor in weights.items()}, model.spec)
+    write_weights(place / "model.safetensors", theirs)
     if model.tokenizer is not None:
         model.tokenizer.save(place)
     write_text(place / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
@@ -109,14 +112,14 @@ def _canonical(family: Family, weights: Weights, folder: Path) -> Weights:
         for pattern, replacement in family.legacy:
             name = re.sub(pattern, replacement, name)
         renewed[name] = tensor
-    anchor = family.body.get("embeddings.token", "embeddings.token") + ".weight"
+    anchor = family.body.get("words.table", "words.table") + ".weight"
     found = sorted((name for name in renewed if f".{name}".endswith(f".{anchor}")), key=len)
     if not found:
         raise CheckpointError(f"{folder} has no token embeddings ('{anchor}'), so it is no {family.name} checkpoint.")
     own = [name for name in found if name == family.prefix + anchor]
     before = (own or found)[0].removesuffix(anchor)
     outer = before.removesuffix(family.prefix)
-    return {name.removeprefix(before).removeprefix(outer): tensor for name, tensor in renewed.items()}
+    return family.split({name.removeprefix(before).removeprefix(outer): tensor for name, tensor in renewed.items()})
 
 
 def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder: Path) -> Spec:
@@ -131,6 +134,9 @@ def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder
     outputs = shown if named is None else family.architectures.get(named, ())
     pooler = family.body.get("pooler.dense", f"{family.body.get('pooler')}.dense") + ".weight" in weights
     spec = family.spec(config, outputs)
+    table = weights[family.body.get("words.table", "words.table") + ".weight"]
+    if family.untied in weights and not torch.equal(weights[family.untied], table):
+        spec = replace(spec, tied=False)
     further = tuple(head for head in shown if head not in spec.all_heads)
     return replace(spec, pooler=pooler or spec.pooler, spare=spec.spare + further)
 

@@ -66,7 +66,7 @@ def read_tensorflow(prefix: Path) -> Weights:
 
 def write_weights(path: Path, weights: Weights) -> None:
     """Write a safetensors file, whole or not at all."""
-    plain = {name: tensor.detach().contiguous().cpu() for name, tensor in weights.items()}
+    plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
     write_whole(path, lambda temporary: save_file(plain, temporary, metadata={"format": "pt"}))
 
 

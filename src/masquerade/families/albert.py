@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from masquerade.families.base import KEYS, Family
+from masquerade.families.base import KEYS, Family, bias_beside
 from masquerade.families.bert import BODY, TASKS, same_activation
 
 _SHARED = "encoder.albert_layer_groups.{g}.albert_layers.{j}"
@@ -45,6 +45,7 @@ ALBERT = Family(
     keys=KEYS | {"embedding": "embedding_size", "groups": "num_hidden_groups", "group_size": "inner_group_num"},
     defaults={"activation": "gelu_new", "groups": 1, "dropout": 0.0, "attention_dropout": 0.0, "embedding": 128},
     read=same_activation,
+    **bias_beside("predictions"),
     ignored=(r"embeddings\.position_ids", r"predictions\.(decoder\.weight|decoder\.bias|bias)"),
     signs=("albert_layer_groups", "encoder.transformer.group_0"),
     legacy=(  # the names of the original TensorFlow release

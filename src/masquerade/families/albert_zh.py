@@ -3,7 +3,7 @@ wide as the network), one layer is shared, and the language head goes back throu
 
 from __future__ import annotations
 
-from masquerade.families.base import KEYS, Family
+from masquerade.families.base import KEYS, Family, bias_beside
 from masquerade.families.bert import BODY, HEADS, IGNORED, LAYER, same_activation
 
 ALBERT_ZH = Family(
@@ -11,7 +11,7 @@ ALBERT_ZH = Family(
     about="ALBERT in its older Chinese form: factorised words, one shared layer",
     prefix="bert.",
     body=BODY
-    | {"embeddings.project": "embeddings.word_embeddings_2"}
+    | {"words.project": "embeddings.word_embeddings_2"}
     | {f"stack.layers.{{i}}.{ours}": f"encoder.layer_shared.{theirs}" for ours, theirs in LAYER.items()},
     heads=HEADS,
     architectures={
@@ -26,6 +26,7 @@ ALBERT_ZH = Family(
     defaults={"dropout": 0.0, "attention_dropout": 0.0},
     fixed={"project_words": True, "groups": 1},
     read=same_activation,
+    **bias_beside("cls.predictions"),
     ignored=(*IGNORED, r"cls\.predictions\.project_layer\.weight"),
     signs=("word_embeddings_2",),
 )

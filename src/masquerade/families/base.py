@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
 from masquerade.errors import CheckpointError, SpecError
 from masquerade.nn.spec import Spec
 
 Config = dict[str, Any]
+Weights = dict[str, Tensor]
 
 KEYS = {  # Spec field → key of config.json, as BERT and its kin write it
     "vocab": "vocab_size",
@@ -36,6 +39,14 @@ def _nothing(_: Any) -> dict[str, Any]:
     return {}
 
 
+def _same(weights: Weights) -> Weights:
+    return weights
+
+
+def _merged(weights: Weights, _: Spec) -> Weights:
+    return weights
+
+
 @dataclass(frozen=True)
 class Family:
     """A published model, as far as it differs from others."""
@@ -55,6 +66,10 @@ class Family:
     legacy: tuple[tuple[str, str], ...] = ()  # older names as (pattern, replacement)
     signs: tuple[str, ...] = ()  # parts of weight names or configuration keys that give it away without model_type
     causal: str | None = None  # their class for it as a language model from left to right
+    decoder: Callable[[Config], dict[str, Any]] | None = None  # what its decoder has otherwise than its encoder
+    untied: str | None = None  # the output table that, if it is there and differs from the words', is used instead
+    split: Callable[[Weights], Weights] = _same  # weights they keep together, or otherwise shaped, taken apart
+    merge: Callable[[Weights, Spec], Weights] = _merged  # … and back
 
     def spec(self, config: Config, outputs: tuple[str, ...] = ()) -> Spec:
         """The Spec that a published configuration describes, without heads it does not know of."""
@@ -72,6 +87,9 @@ class Family:
         elif config.get("num_labels"):
             values["labels"] = tuple(f"LABEL_{index}" for index in range(config["num_labels"]))
         values |= self.read(config)
+        if self.decoder is not None:
+            second = {"family": self.name, **values, "cross": True, "mask": "causal", **self.decoder(config)}
+            values["decoder"] = Spec(**second)
         missing = {"vocab", "width", "layers", "heads"} - values.keys()
         if missing:
             raise CheckpointError(f"config.json does not say '{self.keys[min(missing)]}'; is it the model's own?")
@@ -82,7 +100,7 @@ class Family:
         config = dict(old or {})
         config |= {theirs: getattr(spec, ours) for ours, theirs in self.keys.items()}
         config |= {"model_type": self.name, "architectures": [self.architecture(spec, config)]}
-        if spec.mask == "causal" or "is_decoder" in config:
+        if self.causal and (spec.mask == "causal" or "is_decoder" in config):
             config["is_decoder"] = spec.mask == "causal"
         if {"classify", "tag"} & set(spec.all_heads):
             config["id2label"] = {str(index): label for index, label in enumerate(spec.labels)}
@@ -123,11 +141,29 @@ class Family:
 def _translate(name: str, table: Mapping[str, str], group_size: int) -> str:
     """One of our weight names in theirs: the longest entry that begins it is exchanged, the rest stays."""
     parts, layer = name.split("."), None
-    if name.startswith("stack.layers."):
-        layer, parts[2] = int(parts[2]), "{i}"
+    if "layers" in parts:
+        place = parts.index("layers") + 1
+        layer, parts[place] = int(parts[place]), "{i}"
     for cut in range(len(parts), 0, -1):
         entry = table.get(".".join(parts[:cut]))
         if entry is not None:
             begin = entry if layer is None else entry.format(i=layer, g=layer // group_size, j=layer % group_size)
             return ".".join([begin, *parts[cut:]])
     raise SpecError(f"This family has no name for the weight '{name}'.")
+
+
+def bias_beside(head: str) -> dict[str, Any]:
+    """For heads whose bias the reference keeps twice: as the head's own, and as that of its output table, which is the
+    one in use where the table is untied from the words."""
+
+    def split(weights: Weights) -> Weights:
+        if f"{head}.decoder.bias" in weights:
+            weights[f"{head}.bias"] = weights[f"{head}.decoder.bias"]
+        return weights
+
+    def merge(weights: Weights, spec: Spec) -> Weights:
+        if not spec.tied and f"{head}.bias" in weights:
+            weights[f"{head}.decoder.bias"] = weights[f"{head}.bias"]
+        return weights
+
+    return {"split": split, "merge": merge}

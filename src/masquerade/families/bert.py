@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from masquerade.families.base import Config, Family
+from masquerade.families.base import Config, Family, bias_beside
 from masquerade.nn.spec import Spec
 
 LAYER = {
@@ -19,7 +19,7 @@ LAYER = {
 }
 
 BODY = {
-    "embeddings.token": "embeddings.word_embeddings",
+    "words.table": "embeddings.word_embeddings",
     "embeddings.positions.learned.table": "embeddings.position_embeddings",
     "embeddings.segment": "embeddings.token_type_embeddings",
     "embeddings.norm": "embeddings.LayerNorm",
@@ -98,5 +98,6 @@ BERT = Family(
     read=_read,
     write=_write,
     ignored=IGNORED,
+    **bias_beside("cls.predictions"),
     causal="BertLMHeadModel",
 )

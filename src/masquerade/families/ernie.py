@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from masquerade.families.base import Config, Family
+from masquerade.families.base import Config, Family, bias_beside
 from masquerade.families.bert import BODY, HEADS, IGNORED, architectures, same_activation
 from masquerade.nn.spec import Spec
 
@@ -28,5 +28,6 @@ ERNIE = Family(
     read=_tasks,
     write=_task_keys,
     ignored=IGNORED,
+    **bias_beside("cls.predictions"),
     causal="ErnieForCausalLM",
 )

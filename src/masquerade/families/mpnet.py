@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from masquerade.families.base import KEYS, Family
+from masquerade.families.base import KEYS, Family, bias_beside
 from masquerade.families.bert import BODY, TASKS
 from masquerade.families.roberta import CLASSIFIER, IGNORED, LANGUAGE, positions
 
@@ -30,8 +30,15 @@ MPNET = Family(
     keys={ours: theirs for ours, theirs in KEYS.items() if ours != "segments"}
     | {"buckets": "relative_attention_num_buckets"},
     defaults={"pad": 1},
-    fixed={"positions": ("learned", "buckets"), "max_distance": 128, "segments": 0, "pooled": False},
+    fixed={
+        "positions": ("learned", "buckets"),
+        "max_distance": 128,
+        "segments": 0,
+        "pooled": False,
+        "skip_padding": True,
+    },
     read=positions,
     ignored=IGNORED,
+    **bias_beside("lm_head"),
     signs=("relative_attention_num_buckets",),
 )

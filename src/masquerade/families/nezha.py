@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from masquerade.families.base import KEYS, Family
+from masquerade.families.base import KEYS, Family, bias_beside
 from masquerade.families.bert import BODY, HEADS, IGNORED, architectures, same_activation
 
 NEZHA = Family(
@@ -16,6 +16,7 @@ NEZHA = Family(
     fixed={"positions": ("nezha",)},
     defaults={"max_distance": 64},
     read=same_activation,
+    **bias_beside("cls.predictions"),
     ignored=(*IGNORED, r"encoder\.layer\.\d+\.attention\.self\.relative_positions_encoding\..*"),
     signs=("max_relative_position", "nezha."),
     legacy=((r"^bert\.", "nezha."),),

@@ -11,7 +11,18 @@ OWN = Family(
     name="masquerade",
     about="any spec of your own",
     prefix="",
-    body={name: name for name in ("embeddings", "stack.layers.{i}", "stack", "pooler")},
+    body={
+        name: name
+        for name in (
+            "words",
+            "embeddings",
+            "stack.layers.{i}",
+            "stack",
+            "decoder.stack.layers.{i}",
+            "decoder",
+            "pooler",
+        )
+    },
     heads={name: {f"heads.{name}": f"heads.{name}"} for name in HEADS},
     architectures={},
     keys={field.name: field.name for field in fields(Spec) if field.name != "family"},

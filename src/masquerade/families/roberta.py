@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from masquerade.families.base import Config, Family
+from masquerade.families.base import Config, Family, bias_beside
 from masquerade.families.bert import BODY, TASKS
 
 CLASSIFIER = {"heads.classify.0.dense": "classifier.dense", "heads.classify.2": "classifier.out_proj"}
@@ -37,8 +37,9 @@ ROBERTA = Family(
         "RobertaForQuestionAnswering": ("span",),
     },
     defaults={"pad": 1},
-    fixed={"pooled": False},
+    fixed={"pooled": False, "skip_padding": True},
     read=positions,
     ignored=IGNORED,
+    **bias_beside("lm_head"),
     causal="RobertaForCausalLM",
 )

@@ -1,58 +1,67 @@
-"""Multi-head attention under a View: who sees whom and how far apart, worked out once a pass for all layers."""
+"""Multi-head attention under a View."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from masquerade.nn.positions import Nezha
+from masquerade.nn.relations import Nezha, View, relation
 from masquerade.nn.spec import Spec
 
 KeyValues = tuple[Tensor, Tensor]  # keys and values of one layer, each (rows, heads, k, d)
 
 
-@dataclass(frozen=True)
-class View:
-    """What the rows of one pass see of its keys."""
-
-    bias: Tensor  # (rows, 1 or heads, q, k), added to the scores
-    distance: Tensor | None = None  # (rows, q, k), key position minus query position, where a scheme asks for it
-    blind: Tensor | None = None  # (rows, 1, q, 1), which rows see nothing at all, where there are such
-
-
 class Attention(nn.Module):
-    """Each row asks the keys it may see and takes home a mean of their values."""
+    """Each row asks the keys it may see and takes home a mean of their values. Keys are of the rows' own stack, or
+    with ``cross`` of another's states."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, cross: bool = False) -> None:
         super().__init__()
-        self.query = nn.Linear(spec.width, spec.width)
-        self.key = nn.Linear(spec.width, spec.width)
-        self.value = nn.Linear(spec.width, spec.width)
-        self.output = nn.Linear(spec.width, spec.width)
+        inside = spec.heads * spec.head_width
+        self.query = nn.Linear(spec.width, inside, bias=spec.attention_bias)
+        self.key = nn.Linear(spec.width, inside, bias=spec.attention_bias)
+        self.value = nn.Linear(spec.width, inside, bias=spec.attention_bias)
+        self.output = nn.Linear(inside, spec.width, bias=spec.attention_bias)
         self.heads, self.dropout = spec.heads, spec.attention_dropout
-        self.relation = Nezha(spec) if "nezha" in spec.positions else None
+        self.scale = 1 / math.sqrt(spec.head_width) if spec.scaled else 1.0
+        self.relation = None if cross else relation(spec)
 
     def forward(self, x: Tensor, view: View, past: KeyValues | None = None) -> tuple[Tensor, KeyValues]:
         """x (rows, q, width) → the same shape, and the keys and values of all tokens seen so far."""
-        query, key, value = (self._split(part(x)) for part in (self.query, self.key, self.value))
+        key, value = self.keys(x)
+        if view.turn is not None:
+            key = view.turn(key)
         if past is not None:
             key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
-        dropout = self.dropout if self.training else 0.0
-        if self.relation is None or view.distance is None:
-            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=view.bias, dropout_p=dropout)
-        else:
-            scores = query @ key.transpose(-1, -2) + self.relation.scores(query, view.distance)
-            weights = F.softmax(scores / math.sqrt(query.shape[-1]) + view.bias, dim=-1)
+        return self.ask(x, view, (key, value)), (key, value)
+
+    def keys(self, x: Tensor) -> KeyValues:
+        """The keys and values of states: (rows, k, width) → two of (rows, heads, k, d)"""
+        return self._split(self.key(x)), self._split(self.value(x))
+
+    def ask(self, x: Tensor, view: View, kept: KeyValues) -> Tensor:
+        """What rows x (rows, q, width) take home from keys and values → (rows, q, width)"""
+        query, (key, value) = self._split(self.query(x)), kept
+        if view.turn is not None:
+            query = view.turn(query)
+        dropout, bias = self.dropout if self.training else 0.0, view.bias
+        if self.relation is not None:
+            bias = bias + self.relation.scores(query, view) * self.scale
+        if isinstance(self.relation, Nezha):  # the only scheme that needs the weights themselves
+            weights = F.softmax(query @ key.transpose(-1, -2) * self.scale + bias, dim=-1)
             weights = F.dropout(weights, dropout, self.training)
-            mixed = weights @ value + self.relation.values(weights, view.distance)
+            mixed = weights @ value + self.relation.values(weights, view)
+        else:
+            query = query if self.relation is None else self.relation.content(query)
+            mixed = F.scaled_dot_product_attention(query, key, value, bias, dropout, scale=self.scale)
         if view.blind is not None:
             mixed = mixed.masked_fill(view.blind, 0.0)
-        return self.output(mixed.transpose(1, 2).flatten(2)), (key, value)
+        out: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return out
 
     def _split(self, x: Tensor) -> Tensor:
-        """(rows, n, width) → (rows, heads, n, d)"""
+        """(rows, n, heads · d) → (rows, heads, n, d)"""
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from masquerade.errors import LayoutError
-from masquerade.layout import Layout, join, visible
+from masquerade.layout import FAR, Layout, join, visible
 from masquerade.nn.attention import KeyValues
 
 
 class Cache:
-    """The keys and values of the tokens laid out so far, a pair a layer.
+    """The keys and values of the tokens laid out so far, a pair a layer; for a decoder also those of its source.
 
     What an old token computed stays true exactly when no old row would see a new token. That is a question about the
     mask, not about the model, so the cache asks the rule, and refuses tokens that would change the past.
@@ -17,6 +17,7 @@ class Cache:
     def __init__(self) -> None:
         self.layout: Layout | None = None
         self.layers: list[KeyValues] = []
+        self.source: list[KeyValues] = []
 
     def __len__(self) -> int:
         """How many tokens a row has in the cache."""
@@ -37,6 +38,17 @@ class Cache:
             )
         return join([self.layout, new])
 
-    def keep(self, layout: Layout, layers: list[KeyValues]) -> None:
-        """Remember a finished pass: the layout of all tokens, and their keys and values."""
-        self.layout, self.layers = layout, layers
+    def keep(self, layout: Layout, layers: list[KeyValues], source: list[KeyValues]) -> None:
+        """Remember a finished pass: the layout of all tokens, their keys and values, and the source's."""
+        self.layout, self.layers, self.source = layout, layers, source
+
+    def remember(self, n: int) -> None:
+        """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the
+        next segment sees them, and they look at nothing new, whatever they were allowed to see before. The rest is
+        forgotten, and no gradient reaches back."""
+        if self.layout is None:
+            return
+        n = min(n, len(self))
+        self.layout = self.layout[len(self) - n :].replace(rank=-FAR, horizon=-FAR)
+        last = slice(len(self.layers[0][0][0, 0]) - n, None) if self.layers else slice(0)
+        self.layers = [(key[:, :, last].detach(), value[:, :, last].detach()) for key, value in self.layers]

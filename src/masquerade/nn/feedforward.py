@@ -7,15 +7,18 @@ from masquerade.nn.spec import Spec
 
 
 class FeedForward(nn.Module):
-    """Each token by itself: out to the feed-forward width, through the activation, and back."""
+    """Each token by itself: out to the feed-forward width, through the activation (times a gate, where the spec asks
+    for one), and back."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.inner = nn.Linear(spec.width, spec.feedforward)
-        self.outer = nn.Linear(spec.feedforward, spec.width)
+        self.inner = nn.Linear(spec.width, spec.feedforward, bias=spec.feedforward_bias)
+        self.gate = nn.Linear(spec.width, spec.feedforward, bias=spec.feedforward_bias) if spec.gated else None
+        self.outer = nn.Linear(spec.feedforward, spec.width, bias=spec.feedforward_bias)
         self.activation = ACTIVATIONS[spec.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, width) → (…, width)"""
-        out: Tensor = self.outer(self.activation(self.inner(x)))
+        inside = self.activation(self.inner(x))
+        out: Tensor = self.outer(inside if self.gate is None else inside * self.gate(x))
         return out

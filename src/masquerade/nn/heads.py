@@ -3,6 +3,7 @@ so nothing is computed for tokens nobody wants scored."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -12,7 +13,7 @@ from masquerade.nn.activations import ACTIVATIONS
 from masquerade.nn.norms import norm
 from masquerade.nn.spec import Spec
 
-Words = Callable[[Tensor], Tensor]  # likeness to each word of the token table, as the embeddings give it
+Likeness = Callable[[Tensor], Tensor]  # how much a vector is like each word of the token table
 
 SENTENCE = ("classify", "pair")  # heads that read the first token of a document
 
@@ -31,21 +32,46 @@ class Dense(nn.Module):
 
 
 class Language(nn.Module):
-    """Scores of every word of the vocabulary: a dense layer, then likeness to the token table (or one of its own)."""
+    """Scores of every word of the vocabulary: likeness to the token table (or to one of its own), behind a dense layer
+    in BERT's kin, bare in GPT's."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.dense = nn.Linear(spec.width, spec.sum_width)
+        self.dense = nn.Linear(spec.width, spec.sum_width) if spec.lm_dense else None
+        self.norm = norm(spec, spec.sum_width) if spec.lm_dense else None
         self.activation = ACTIVATIONS[spec.lm_activation]
-        self.norm = norm(spec, spec.sum_width)
-        self.decoder = None if spec.tied else nn.Linear(spec.sum_width, spec.vocab)
-        self.bias = nn.Parameter(torch.zeros(spec.vocab)) if spec.tied else None
+        self.scale = 1 / math.sqrt(spec.width) if spec.lm_scale else None
+        self.decoder = None if spec.tied else nn.Linear(spec.sum_width, spec.vocab, bias=False)
+        self.bias = nn.Parameter(torch.zeros(spec.vocab)) if spec.lm_bias else None
 
-    def forward(self, x: Tensor, words: Words) -> Tensor:
+    def forward(self, x: Tensor, likeness: Likeness) -> Tensor:
         """(…, width) → (…, vocab)"""
-        x = self.norm(self.activation(self.dense(x)))
-        scores: Tensor = words(x) if self.decoder is None else self.decoder(x)
+        if self.dense is not None and self.norm is not None:
+            x = self.norm(self.activation(self.dense(x)))
+        if self.scale is not None:
+            x = x * self.scale
+        scores: Tensor = likeness(x) if self.decoder is None else self.decoder(x)
         return scores if self.bias is None else scores + self.bias
+
+
+class Adaptive(nn.Module):
+    """Transformer-XL's adaptive softmax: frequent words compete with clusters of rarer ones, and those among
+    themselves inside a cluster. Gives log-probabilities."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.clusters = nn.Linear(spec.width, len(spec.cutoffs))
+        self.bias = nn.Parameter(torch.zeros(spec.vocab))
+        self.sizes = [end - start for start, end in zip((0, *spec.cutoffs), (*spec.cutoffs, spec.vocab), strict=True)]
+
+    def forward(self, x: Tensor, likeness: Likeness) -> Tensor:
+        """(…, width) → log-probabilities (…, vocab)"""
+        frequent, *rare = torch.split(likeness(x) + self.bias, self.sizes, dim=-1)
+        top = torch.cat([frequent, self.clusters(x)], dim=-1).log_softmax(-1)
+        parts = [top[..., : self.sizes[0]]]
+        for index, scores in enumerate(rare):
+            parts.append(top[..., self.sizes[0] + index].unsqueeze(-1) + scores.log_softmax(-1))
+        return torch.cat(parts, dim=-1)
 
 
 class Boundary(nn.Module):
@@ -63,23 +89,12 @@ class Boundary(nn.Module):
         self.bias = nn.Parameter(torch.zeros(spec.vocab))
         self.activation = ACTIVATIONS[spec.lm_activation]
 
-    def forward(self, left: Tensor, right: Tensor, place: Tensor, words: Words) -> Tensor:
+    def forward(self, left: Tensor, right: Tensor, place: Tensor, likeness: Likeness) -> Tensor:
         """States left and right of the span (m, width), places in the span from 0 on (m,) → (m, vocab)"""
         x = torch.cat([left, right, self.place(place)], dim=-1)
         x = self.first_norm(self.activation(self.first(x)))
         x = self.second_norm(self.activation(self.second(x)))
-        return words(x) + self.bias
-
-
-def _detector(spec: Spec) -> nn.Module:
-    """ELECTRA's discriminator: was this token replaced?"""
-    return nn.Sequential(nn.Linear(spec.width, spec.width), Activation(spec.activation), nn.Linear(spec.width, 1))
-
-
-def _classifier(spec: Spec) -> nn.Module:
-    """One score a label, from the pooled first token or through a dense layer of its own."""
-    out = nn.Linear(spec.width, len(spec.labels))
-    return out if spec.pooled else nn.Sequential(Dense(spec), nn.Dropout(spec.dropout), out)
+        return likeness(x) + self.bias
 
 
 class Activation(nn.Module):
@@ -93,8 +108,19 @@ class Activation(nn.Module):
         return self.function(x)
 
 
+def _detector(spec: Spec) -> nn.Module:
+    """ELECTRA's discriminator: was this token replaced?"""
+    return nn.Sequential(nn.Linear(spec.width, spec.width), Activation(spec.activation), nn.Linear(spec.width, 1))
+
+
+def _classifier(spec: Spec) -> nn.Module:
+    """One score a label, from the pooled first token or through a dense layer of its own."""
+    out = nn.Linear(spec.width, len(spec.labels))
+    return out if spec.pooled else nn.Sequential(Dense(spec), nn.Dropout(spec.dropout), out)
+
+
 MAKERS: dict[str, Callable[[Spec], nn.Module]] = {
-    "lm": Language,
+    "lm": lambda spec: Adaptive(spec) if spec.cutoffs else Language(spec),
     "boundary": Boundary,
     "detect": _detector,
     "tag": lambda spec: nn.Linear(spec.width, len(spec.labels)),

@@ -1,4 +1,4 @@
-"""The network, assembled: embeddings, stack, heads."""
+"""The network, assembled: words, embeddings, stack, perhaps a decoder, heads."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from masquerade.errors import MasqueradeError
-from masquerade.layout import Layout
+from masquerade.errors import LayoutError, MasqueradeError
+from masquerade.layout import FAR, Layout
 from masquerade.nn.cache import Cache
-from masquerade.nn.embeddings import Embeddings
+from masquerade.nn.embeddings import Embeddings, Words
 from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Dense
+from masquerade.nn.relations import TransformerXL
 from masquerade.nn.spec import Spec
-from masquerade.nn.stack import Stack
+from masquerade.nn.stack import Encoded, Stack
 from masquerade.text.tokenizer import Tokenizer
+
+
+class Decoder(nn.Module):
+    """A second stack, with embeddings of its own around the encoder's words."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(spec)
+        self.stack = Stack(spec)
 
 
 class Model(nn.Module):
@@ -24,8 +34,10 @@ class Model(nn.Module):
     def __init__(self, spec: Spec, tokenizer: Tokenizer | None = None, config: dict[str, Any] | None = None) -> None:
         super().__init__()
         self.spec, self.tokenizer, self.config = spec, tokenizer, config or {}
+        self.words = Words(spec)
         self.embeddings = Embeddings(spec)
         self.stack = Stack(spec)
+        self.decoder = Decoder(spec.decoder) if spec.decoder else None
         self.pooler = Dense(spec) if spec.pooler else None
         self.heads = nn.ModuleDict({name: MAKERS[name](spec) for name in spec.all_heads})
         self.dropout = nn.Dropout(spec.dropout)
@@ -34,15 +46,35 @@ class Model(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the weights are; layouts have to be there too."""
-        return self.embeddings.token.weight.device
+        return self.words.table.weight.device
 
-    def hidden(self, layout: Layout, cache: Cache | None = None) -> Tensor:
-        """The last hidden states, (rows, n, width). With a cache, the layout's rows see the tokens in it too."""
+    def encode(self, source: Layout) -> Encoded:
+        """A source for the decoder, encoded once for any number of passes."""
+        source = source.batched()
+        return Encoded(self.stack(self.embeddings(self.words(source), source), source), source)
+
+    def hidden(self, layout: Layout, cache: Cache | None = None, source: Layout | Encoded | None = None) -> Tensor:
+        """The last hidden states, (rows, n, width). With a cache, the layout's rows see the tokens in it too. An
+        encoder–decoder also needs its source, and gives the decoder's states."""
         layout = layout.batched()
-        states: Tensor = self.stack(self.embeddings(layout), layout, cache)
+        if self.decoder is None and source is not None:
+            raise LayoutError("This model has no decoder, so it takes no source; lay source and target out together.")
+        if self.decoder is not None and source is None:
+            raise LayoutError("This model is an encoder–decoder; give it the source that its decoder looks at.")
+        if isinstance(source, Layout):
+            source = self.encode(source)
+        part = self if self.decoder is None else self.decoder
+        states: Tensor = part.stack(part.embeddings(self.words(layout), layout), layout, cache, source)
         return states
 
-    def scores(self, layout: Layout, head: str = "lm", at: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def scores(
+        self,
+        layout: Layout,
+        head: str = "lm",
+        at: Tensor | None = None,
+        cache: Cache | None = None,
+        source: Layout | Encoded | None = None,
+    ) -> Tensor:
         """What a head says of a layout: (m, scores) for the m tokens where ``at`` (bool, the layout's shape) is true.
 
         Without ``at``, sentence heads speak of the first token of each document and other heads of every token,
@@ -50,7 +82,7 @@ class Model(nn.Module):
         """
         if at is None and head in SENTENCE:
             at = layout.first
-        states = self.hidden(layout, cache)
+        states = self.hidden(layout, cache, source)
         return self.head(head, states if at is None else states[at.reshape(states.shape[:2])])
 
     def head(self, name: str, states: Tensor) -> Tensor:
@@ -58,13 +90,13 @@ class Model(nn.Module):
         if name not in self.heads:
             held = ", ".join(f"'{head}'" for head in self.heads) or "no head at all"
             raise MasqueradeError(f"This model has no '{name}' head; it has {held}.")
-        head, states = self.heads[name], self.dropout(states) if name != "lm" else states
+        head = self.heads[name]
         if name == "lm":
-            out: Tensor = head(states, self.embeddings.words)
+            out: Tensor = head(states, self.words.likeness)
         elif self.pooler is not None and (name == "pair" or (name == "classify" and self.spec.pooled)):
             out = head(self.dropout(self.pooler(states)))
         else:
-            out = head(states)
+            out = head(self.dropout(states))
         return out
 
     def boundary_scores(self, states: Tensor, left: Tensor, right: Tensor, place: Tensor) -> Tensor:
@@ -73,7 +105,7 @@ class Model(nn.Module):
         head, flat = self.heads["boundary"], states.flatten(0, 1)
         if not isinstance(head, Boundary):
             raise TypeError("the 'boundary' head is a Boundary")
-        out: Tensor = head(flat[left], flat[right], place, self.embeddings.words)
+        out: Tensor = head(flat[left], flat[right], place, self.words.likeness)
         return out
 
     def logits(
@@ -82,6 +114,8 @@ class Model(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         *,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         task_type_ids: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, ...]:
@@ -90,23 +124,45 @@ class Model(nn.Module):
         if not self.spec.outputs:
             raise MasqueradeError("This model has no head to give logits; ask it for hidden states: hidden(layout).")
         given: dict[str, Tensor] = {}
-        if token_type_ids is not None and self.spec.segments:
+        if token_type_ids is not None and (self.spec.segments or self.spec.segment_relation):
             given["segment"] = token_type_ids
         if task_type_ids is not None:
             given["task"] = task_type_ids
         if position_ids is not None:
             given["position"] = position_ids - self.spec.position_offset
-        elif self.spec.position_offset:
-            words = input_ids != self.spec.pad  # these families number their words, not their places
-            given["position"] = torch.where(words, words.cumsum(-1), 0) - 1
-        if self.spec.mask == "causal":
-            given["rank"] = torch.arange(input_ids.shape[-1], device=input_ids.device)
-        states = self.hidden(Layout.padded(input_ids, attention_mask, **given))
+        layout = self._padded(self.spec, input_ids, attention_mask, **given)
+        if self.spec.decoder is None:
+            states = self.hidden(layout)
+        elif decoder_input_ids is None:
+            raise MasqueradeError("This model is an encoder–decoder; give it decoder_input_ids as well.")
+        else:
+            target = self._padded(self.spec.decoder, decoder_input_ids, decoder_attention_mask)
+            states = self.hidden(target, source=layout)
         results: list[Tensor] = []
         for name in self.spec.outputs:
             scores = self.head(name, states[:, 0] if name in SENTENCE else states)
             results += scores.unbind(-1) if name in ("span", "detect") else [scores]
         return results[0] if len(results) == 1 else tuple(results)
+
+    @staticmethod
+    def _padded(spec: Spec, ids: Tensor, mask: Tensor | None, **given: Tensor) -> Layout:
+        """Padded tensors laid out as a stack of this spec was trained: under its mask, numbered its way."""
+        if spec.skip_padding and "position" not in given:
+            words = ids != spec.pad
+            given["position"] = torch.where(words, words.cumsum(-1), 0) - 1
+        if spec.mask == "causal":
+            given["rank"] = torch.arange(ids.shape[-1], device=ids.device)
+        return Layout.padded(ids, mask, **given)
+
+    def blank_memory(self, rows: int, n: int) -> Cache:
+        """A memory of ``n`` tokens that never were, with keys and values of zero: what the reference Transformer-XL
+        looks at before its first segment."""
+        cache, spec = Cache(), self.spec
+        zeros = torch.zeros(rows, spec.heads, n, spec.head_width, device=self.device)
+        ids = torch.zeros(rows, n, dtype=torch.long, device=self.device)
+        before = Layout.of(ids, position=torch.arange(-n, 0), rank=-FAR)
+        cache.keep(before, [(zeros, zeros) for _ in spec.order], [])
+        return cache
 
     def _initialise(self, module: nn.Module) -> None:
         """Small normal weights, no biases: where every family here starts from."""
@@ -114,6 +170,9 @@ class Model(nn.Module):
             nn.init.normal_(module.weight, std=self.spec.init_std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
+        if isinstance(module, TransformerXL | Words):
+            for weight in module.parameters(recurse=False):
+                nn.init.normal_(weight, std=self.spec.init_std)
 
 
 def build(spec: Spec) -> Model:

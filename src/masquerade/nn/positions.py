@@ -1,8 +1,9 @@
-"""Position schemes. Each is one part that says where tokens stand in one of three ways, and a Spec may name several:
+"""Position schemes. Each is one part that says where tokens stand in one of four ways, and a Spec may name several:
 
-- absolute: a vector added to the token embedding (learned, sinusoidal);
+- absolute: a vector added to the token embedding (learned, inner, sinusoidal, halves);
+- turning: queries and keys are turned by their position (rotary);
 - bias: a number that a head adds to the score of a pair, the same in all layers (buckets);
-- relation: what a query asks of a distance, inside the attention of every layer (NEZHA).
+- relation: what a query asks of a distance, inside the attention of every layer (``relations``).
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from masquerade.layout import Layout
 from masquerade.nn.spec import Spec
 
 
-def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Sines and cosines of falling frequency, in turn: (…,) → (…, width)."""
+def sinusoids(positions: Tensor, width: int, halves: bool = False) -> Tensor:
+    """Sines and cosines of falling frequency, in turn or the one half after the other: (…,) → (…, width)."""
     frequency = torch.exp(torch.arange(0, width, 2, device=positions.device) * (-math.log(10000.0) / width))
     angle = positions.unsqueeze(-1).float() * frequency
+    if halves:
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
 class Learned(nn.Module):
-    """A table of positions (BERT). RoBERTa and MPNet begin some rows further down in it."""
+    """A table of positions (BERT). RoBERTa, MPNet and BART begin some rows further down in it."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -36,7 +39,11 @@ class Learned(nn.Module):
 
     def forward(self, layout: Layout) -> Tensor:
         """A layout of (rows, n) → (rows, n, embedding)"""
-        row, limit = layout.position + self.offset, self.table.num_embeddings
+        return self.look_up(layout.position)
+
+    def look_up(self, position: Tensor) -> Tensor:
+        """The vectors of positions, with a sentence where there is none."""
+        row, limit = position + self.offset, self.table.num_embeddings
         if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < limit:
             reached = int(row.max() if row.max() >= limit else row.min()) - self.offset
             raise LayoutError(
@@ -47,65 +54,67 @@ class Learned(nn.Module):
         return out
 
 
-class Sinusoidal(nn.Module):
-    """Fixed sines and cosines, for any length."""
-
-    def __init__(self, spec: Spec) -> None:
-        super().__init__()
-        self.width = spec.sum_width
+class Inner(Learned):
+    """GLM's second dimension: a table of places inside a blank, 0 outside of one."""
 
     def forward(self, layout: Layout) -> Tensor:
         """A layout of (rows, n) → (rows, n, embedding)"""
-        return sinusoids(layout.position, self.width)
+        return self.look_up(layout.inner)
+
+
+class Sinusoidal(nn.Module):
+    """Fixed sines and cosines, for any length: in turn, or in halves (PEGASUS)."""
+
+    def __init__(self, spec: Spec, halves: bool = False) -> None:
+        super().__init__()
+        self.width, self.halves = spec.sum_width, halves
+
+    def forward(self, layout: Layout) -> Tensor:
+        """A layout of (rows, n) → (rows, n, embedding)"""
+        return sinusoids(layout.position, self.width, self.halves)
+
+
+ABSOLUTE: dict[str, Callable[[Spec], nn.Module]] = {
+    "learned": Learned,
+    "inner": Inner,
+    "sinusoidal": Sinusoidal,
+    "halves": lambda spec: Sinusoidal(spec, halves=True),
+}
+
+
+class Turn:
+    """Rotary positions: each pair of a query's or key's numbers is turned by an angle that grows with its position,
+    so that their product knows only the distance."""
+
+    def __init__(self, position: Tensor, width: int) -> None:
+        waves = sinusoids(position, width).unflatten(-1, (-1, 2))  # type: ignore[no-untyped-call]
+        self.sine, self.cosine = waves[..., 0].unsqueeze(1), waves[..., 1].unsqueeze(1)  # (rows, 1, n, d / 2)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(rows, heads, n, d) → the same shape"""
+        even, odd = x[..., 0::2], x[..., 1::2]
+        turned = [even * self.cosine - odd * self.sine, odd * self.cosine + even * self.sine]
+        return torch.stack(turned, dim=-1).flatten(-2)
 
 
 class Buckets(nn.Module):
-    """MPNet's relative positions: one learned number a head for each bucket of distance; near distances have their
-    own bucket, farther ones share buckets that widen logarithmically, up to ``max_distance``."""
+    """T5's and MPNet's relative positions: one learned number a head for each bucket of distance; near distances have
+    their own bucket, farther ones share buckets that widen logarithmically, up to ``max_distance``. Under a causal
+    mask all buckets are for what lies behind."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.table = nn.Embedding(spec.buckets, spec.heads)
-        self.max_distance = spec.max_distance
+        self.max_distance, self.both_ways = spec.max_distance, spec.mask != "causal"
 
     def forward(self, distance: Tensor) -> Tensor:
         """Key position minus query position, (rows, q, k) → the bias of each head, (rows, heads, q, k)."""
-        half = self.table.num_embeddings // 2
-        exact = half // 2
-        far = distance.abs()
+        count = self.table.num_embeddings // 2 if self.both_ways else self.table.num_embeddings
+        exact = count // 2
+        far = distance.abs() if self.both_ways else (-distance).clamp(min=0)
         ratio = (far.clamp(min=1).float() / exact).log() / math.log(self.max_distance / exact)
-        wide = (exact + (ratio * (half - exact)).long()).clamp(max=half - 1)
-        bucket = torch.where(far < exact, far, wide) + (distance > 0) * half
+        wide = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
+        bucket = torch.where(far < exact, far, wide)
+        if self.both_ways:
+            bucket = bucket + (distance > 0) * count
         return F.embedding(bucket, self.table.weight).permute(0, 3, 1, 2)
-
-
-class Nezha(nn.Module):
-    """NEZHA's relative positions: a fixed sinusoidal vector for each distance up to ``max_distance``, asked by the
-    query like a key and carried home like a value."""
-
-    table: Tensor
-
-    def __init__(self, spec: Spec) -> None:
-        super().__init__()
-        self.limit = spec.max_distance
-        distances = torch.arange(2 * self.limit + 1)
-        self.register_buffer("table", sinusoids(distances, spec.head_width), persistent=False)
-
-    def scores(self, query: Tensor, distance: Tensor) -> Tensor:
-        """(rows, heads, q, d) and (rows, q, k) → what a query asks of each key's distance, (rows, heads, q, k). It is
-        asked once about every distance there is, not once about every key."""
-        asked = query @ self.table.T
-        return asked.gather(-1, self._index(distance).expand(-1, query.shape[1], -1, -1))
-
-    def values(self, weights: Tensor, distance: Tensor) -> Tensor:
-        """Attention weights (rows, heads, q, k) → the mean distance vector, (rows, heads, q, d): the weights are
-        gathered by distance first, so no vector a pair is ever made."""
-        by_distance = weights.new_zeros(*weights.shape[:-1], self.table.shape[0])
-        by_distance = by_distance.scatter_add(-1, self._index(distance).expand_as(weights), weights)
-        return by_distance @ self.table
-
-    def _index(self, distance: Tensor) -> Tensor:
-        return (distance.clamp(-self.limit, self.limit) + self.limit).unsqueeze(1)
-
-
-ABSOLUTE: dict[str, Callable[[Spec], nn.Module]] = {"learned": Learned, "sinusoidal": Sinusoidal}

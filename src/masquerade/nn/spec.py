@@ -10,7 +10,7 @@ from typing import Any
 from masquerade.errors import SpecError
 from masquerade.nn.activations import ACTIVATIONS
 
-POSITIONS = ("learned", "sinusoidal", "nezha", "buckets")
+POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl")
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
 HEADS = ("lm", "boundary", "detect", "tag", "span", "classify", "pair")
@@ -21,47 +21,86 @@ class Spec:
     """What ``build`` assembles. A family fills it in from its published configuration; anyone may write their own."""
 
     family: str = "masquerade"  # whose configuration and weight names it is saved under
+    # how large
     vocab: int = 30522
     width: int = 768
     layers: int = 12
     heads: int = 12
+    head_size: int | None = None  # the width of a head; None: what the heads have of the width
     feedforward: int = 3072
-    activation: str = "gelu"
+    # embeddings
     embedding: int | None = None  # a narrower embedding, projected to the width (ALBERT, ELECTRA)
     project_words: bool = False  # widen the words alone, before positions and segments are added
-    groups: int | None = None  # how many groups of layers have weights of their own; None: every layer has
-    group_size: int = 1  # layers in a group
+    embedding_norm: bool | None = None  # normalise the sum; None: unless sublayers do it first
+    embedding_scale: bool = False  # multiply words by the root of the width
+    segments: int = 2  # token types; 0 for none
+    tasks: int = 0  # task types; 0 for none
+    pad: int = 0  # the padding token
+    query_vector: bool = False  # a QUERY begins as one learned vector instead of its token (XLNet)
+    # positions
+    positions: tuple[str, ...] = ("learned",)  # any of POSITIONS, together
+    longest: int = 512  # how many learned positions there are
+    position_offset: int = 0  # the row of the learned table that position 0 has (RoBERTa, BART: 2)
+    skip_padding: bool = False  # padded tensors are numbered by their words, not their places (RoBERTa, MPNet)
+    max_distance: int = 64  # NEZHA and Transformer-XL: clipped here; buckets: everything farther shares one
+    buckets: int = 32
+    segment_relation: bool = False  # Transformer-XL's attention also asks: same segment? (XLNet)
+    share_biases: bool = False  # … and all its layers have the same two biases
+    # layers
+    activation: str = "gelu"
+    gated: bool = False  # a second matrix gates the feed-forward layer (T5 v1.1)
     norm: str = "layer"
     norm_first: bool = False  # normalise before each sublayer instead of after it
+    final_norm: bool | None = None  # normalise the last states; None: if sublayers are normalised first
     epsilon: float = 1e-12
+    scaled: bool = True  # scores are divided by the root of a head's width
+    attention_bias: bool = True
+    feedforward_bias: bool = True
+    groups: int | None = None  # how many groups of layers have weights of their own; None: every layer has
+    group_size: int = 1  # layers in a group
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float = 0.02
-    positions: tuple[str, ...] = ("learned",)  # any of POSITIONS, together
-    longest: int = 512  # how many learned positions there are
-    position_offset: int = 0  # the row of the learned table that position 0 has (RoBERTa: 2)
-    pad: int = 0  # the padding token
-    max_distance: int = 64  # NEZHA: distances are clipped here; buckets: everything farther shares one
-    buckets: int = 32
-    segments: int = 2  # token types; 0 for none
-    tasks: int = 0  # task types; 0 for none
+    # what it is for
     mask: str = "bidirectional"  # the mask it was trained under, for those who come with padded tensors
-    pooler: bool = False  # a dense layer over the first token; always there if a sentence head stands on it
+    decoder: Spec | None = None  # a second stack that looks at this one's states
+    cross: bool = False  # this is such a second stack
+    # heads
     outputs: tuple[str, ...] = ()  # the heads it answers with, any of HEADS
     spare: tuple[str, ...] = ()  # further heads that its checkpoint has
     tied: bool = True  # the language head reads the token embeddings
+    lm_dense: bool = True  # … behind a dense layer of its own
     lm_activation: str = "gelu"
+    lm_bias: bool = True
+    lm_scale: bool = False  # … with states divided by the root of the width (T5)
+    cutoffs: tuple[int, ...] = ()  # an adaptive softmax with clusters that end here (Transformer-XL)
+    pooler: bool = False  # a dense layer over the first token; always there if a sentence head stands on it
     pooled: bool = True  # the classifier stands on the pooler, rather than on a dense layer of its own
     classifier_activation: str = "tanh"
     labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # what classifiers and taggers tell apart
 
     def __post_init__(self) -> None:
-        for name in ("positions", "outputs", "spare", "labels"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("positions", "outputs", "spare", "labels", "cutoffs"):
+            self._set(name, tuple(getattr(self, name)))
+        if isinstance(self.decoder, Mapping):
+            self._set("decoder", Spec.of(self.decoder))
+        if self.embedding_norm is None:
+            self._set("embedding_norm", not self.norm_first)
+        if self.final_norm is None:
+            self._set("final_norm", self.norm_first)
+        if "pair" in self.all_heads or ("classify" in self.all_heads and self.pooled):
+            self._set("pooler", True)
+        self._check()
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
+        """Refuse parts that do not exist or do not fit together."""
         for name in ("vocab", "width", "layers", "heads", "feedforward", "longest", "group_size"):
             if getattr(self, name) < 1:
                 raise SpecError(f"A network needs '{name}' to be at least 1, but it is {getattr(self, name)}.")
-        if self.width % self.heads:
+        if self.head_size is None and self.width % self.heads:
             raise SpecError(f"A width of {self.width} cannot be shared by {self.heads} heads; make it a multiple.")
         _known("activation", (self.activation, self.lm_activation, self.classifier_activation), tuple(ACTIVATIONS))
         _known("norm", (self.norm,), NORMS)
@@ -74,12 +113,29 @@ class Spec:
             raise SpecError("'group_size' says how many layers a group has; name the number of 'groups' too.")
         if self.project_words and self.embedding is None:
             raise SpecError("'project_words' widens narrow embeddings; say how narrow: 'embedding'.")
-        if "sinusoidal" in self.positions and self.sum_width % 2:
+        if {"sinusoidal", "halves"} & set(self.positions) and self.sum_width % 2:
             raise SpecError("Sinusoidal positions come in pairs; the embedding needs an even width.")
-        if "nezha" in self.positions and self.head_width % 2:
-            raise SpecError(f"NEZHA's positions come in pairs; a head is {self.head_width} wide and must be even.")
-        if "pair" in self.all_heads or ("classify" in self.all_heads and self.pooled):
-            object.__setattr__(self, "pooler", True)
+        if {"nezha", "rotary"} & set(self.positions) and self.head_width % 2:
+            raise SpecError(f"These positions come in pairs; a head is {self.head_width} wide and must be even.")
+        if "transformer-xl" in self.positions and self.width % 2:
+            raise SpecError(f"Transformer-XL's positions come in pairs; a width of {self.width} must be even.")
+        if {"nezha", "transformer-xl"} <= set(self.positions):
+            raise SpecError("NEZHA's and Transformer-XL's positions both rewrite attention; name one of them.")
+        if not self.lm_dense and self.embedding and not self.project_words:
+            raise SpecError("A language head without a dense layer cannot read narrow embeddings; widen one of them.")
+        if self.cutoffs and (list(self.cutoffs) != sorted({*self.cutoffs}) or not 0 < self.cutoffs[-1] < self.vocab):
+            raise SpecError(f"Clusters end at rising places inside the vocabulary, but 'cutoffs' is {self.cutoffs}.")
+        if self.decoder is not None:
+            self._check_decoder(self.decoder)
+
+    def _check_decoder(self, decoder: Spec) -> None:
+        if not decoder.cross or decoder.decoder is not None:
+            raise SpecError("A decoder is one stack with 'cross' set: it looks at the encoder's states.")
+        if (decoder.width, decoder.vocab) != (self.width, self.vocab):
+            raise SpecError(
+                f"A decoder of {decoder.vocab} words and width {decoder.width} cannot share the embeddings of an "
+                f"encoder of {self.vocab} words and width {self.width}; make them equal."
+            )
 
     @property
     def all_heads(self) -> tuple[str, ...]:
@@ -89,7 +145,7 @@ class Spec:
     @property
     def head_width(self) -> int:
         """The width of one attention head."""
-        return self.width // self.heads
+        return self.head_size or self.width // self.heads
 
     @property
     def sum_width(self) -> int:

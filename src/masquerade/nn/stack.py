@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from masquerade.layout import Layout, additive, visible
-from masquerade.nn.attention import Attention, KeyValues, View
+from masquerade.nn.attention import Attention, KeyValues
 from masquerade.nn.cache import Cache
 from masquerade.nn.feedforward import FeedForward
 from masquerade.nn.norms import norm
-from masquerade.nn.positions import Buckets
+from masquerade.nn.positions import Buckets, Turn
+from masquerade.nn.relations import TransformerXL, View
 from masquerade.nn.spec import Spec
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """A source that a decoder looks at: its states (rows, n, width), and the layout they are of."""
+
+    states: Tensor
+    layout: Layout
+
+
 class Layer(nn.Module):
-    """Attention, then feed-forward, each added to what came in and normalised after (or before) it."""
+    """Attention, in a decoder attention to the source, then feed-forward; each is added to what came in, and
+    normalised after it (or before)."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.attention = Attention(spec)
         self.attention_norm = norm(spec)
+        self.cross = Attention(spec, cross=True) if spec.cross else None
+        self.cross_norm = norm(spec) if spec.cross else None
         self.feedforward = FeedForward(spec)
         self.feedforward_norm = norm(spec)
         self.dropout = nn.Dropout(spec.dropout)
         self.norm_first = spec.norm_first
 
-    def forward(self, x: Tensor, view: View, past: KeyValues | None = None) -> tuple[Tensor, KeyValues]:
+    def forward(
+        self, x: Tensor, view: View, past: KeyValues | None, source_view: View | None, source: KeyValues | None
+    ) -> tuple[Tensor, KeyValues]:
         """x (rows, q, width) → the same shape, and this layer's keys and values."""
-        if self.norm_first:
-            change, kept = self.attention(self.attention_norm(x), view, past)
-            x = x + self.dropout(change)
-            return x + self.dropout(self.feedforward(self.feedforward_norm(x))), kept
-        change, kept = self.attention(x, view, past)
-        x = self.attention_norm(x + self.dropout(change))
-        return self.feedforward_norm(x + self.dropout(self.feedforward(x))), kept
+        change, kept = self.attention(self._before(self.attention_norm, x), view, past)
+        x = self._after(self.attention_norm, x, change)
+        if self.cross is not None and self.cross_norm is not None:
+            if source_view is None or source is None:
+                raise TypeError("a decoder's layer needs a source")
+            change = self.cross.ask(self._before(self.cross_norm, x), source_view, source)
+            x = self._after(self.cross_norm, x, change)
+        change = self.feedforward(self._before(self.feedforward_norm, x))
+        return self._after(self.feedforward_norm, x, change), kept
+
+    def _before(self, normalise: nn.Module, x: Tensor) -> Tensor:
+        out: Tensor = normalise(x) if self.norm_first else x
+        return out
+
+    def _after(self, normalise: nn.Module, x: Tensor, change: Tensor) -> Tensor:
+        x = x + self.dropout(change)
+        out: Tensor = x if self.norm_first else normalise(x)
+        return out
 
 
 class Stack(nn.Module):
@@ -44,29 +71,63 @@ class Stack(nn.Module):
         self.order = spec.order
         self.layers = nn.ModuleList(Layer(spec) for _ in range(max(self.order) + 1))
         self.buckets = Buckets(spec) if "buckets" in spec.positions else None
-        self.asks_distance = "nezha" in spec.positions
-        self.norm = norm(spec) if spec.norm_first else None
+        self.asks_distance = bool({"nezha", "transformer-xl", "buckets"} & set(spec.positions))
+        self.asks_segment = spec.segment_relation
+        self.turns = spec.head_width if "rotary" in spec.positions else None
+        self.norm = norm(spec) if spec.final_norm else None
+        if spec.share_biases:
+            self._share_biases()
 
-    def forward(self, x: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, layout: Layout, cache: Cache | None = None, source: Encoded | None = None) -> Tensor:
         """x (rows, q, width), one vector a token of the layout → the same shape. With a cache, the rows also see the
-        tokens in it, and are in it afterwards."""
+        tokens in it, and are in it afterwards. A decoder's rows also see a source."""
         keys = layout if cache is None else cache.extended(layout)
         past = cache.layers if cache is not None else []
-        view, kept = self._view(layout, keys, x), []
+        view, source_view, sources = self._view(layout, keys, x), None, []
+        if source is not None:
+            source_view = _seeing(layout, source.layout, x)
+            sources = (cache.source if cache is not None else []) or self._sources(source)
+        kept = []
         for step, index in enumerate(self.order):
-            x, pair = self.layers[index](x, view, past[step] if past else None)
+            x, pair = self.layers[index](
+                x, view, past[step] if past else None, source_view, sources[step] if sources else None
+            )
             if cache is not None:
                 kept.append(pair)
         if cache is not None:
-            cache.keep(keys, kept)
+            cache.keep(keys, kept, sources)
         return x if self.norm is None else self.norm(x)
 
     def _view(self, queries: Layout, keys: Layout, like: Tensor) -> View:
-        seen = visible(queries, keys)
-        mask, distance = additive(seen, like.dtype), None
-        if self.buckets is not None or self.asks_distance:
+        """What this pass sees of its own stack's tokens."""
+        seen = _seeing(queries, keys, like)
+        bias, distance, differs, turn = seen.bias, None, None, None
+        if self.asks_distance:
             distance = keys.position.unsqueeze(-2) - queries.position.unsqueeze(-1)
         if self.buckets is not None and distance is not None:
-            mask = mask + self.buckets(distance)
-        blind = (queries.real & ~seen.any(-1))[:, None, :, None]  # the first word of an order is asked of nothing
-        return View(mask, distance, blind if bool(blind.any()) else None)
+            bias = bias + self.buckets(distance)
+        if self.asks_segment:
+            differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
+        if self.turns is not None:
+            turn = Turn(queries.position, self.turns)
+        return View(bias, seen.blind, distance, differs, turn)
+
+    def _sources(self, source: Encoded) -> list[KeyValues]:
+        """The source's keys and values for each step."""
+        layers = [layer for layer in self.layers if isinstance(layer, Layer) and layer.cross is not None]
+        pairs = [layer.cross.keys(source.states) for layer in layers if layer.cross is not None]
+        return [pairs[index] for index in self.order]
+
+    def _share_biases(self) -> None:
+        """Give all layers the first one's two biases of Transformer-XL."""
+        relations = [part for part in self.modules() if isinstance(part, TransformerXL)]
+        for each in relations[1:]:
+            each.content_bias, each.position_bias = relations[0].content_bias, relations[0].position_bias
+
+
+def _seeing(queries: Layout, keys: Layout, like: Tensor) -> View:
+    """Who sees whom by the rule, and which rows see nothing at all: the first word of an order is asked of nothing,
+    and must not learn from what it does not see."""
+    seen = visible(queries, keys)
+    blind = (queries.real & ~seen.any(-1))[:, None, :, None]
+    return View(additive(seen, like.dtype), blind if bool(blind.any()) else None)
