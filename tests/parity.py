@@ -12,6 +12,7 @@ from torch import Tensor
 import masquerade
 
 TOLERANCE = 1e-5
+SPREAD = 0.4
 TINY = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -34,11 +35,13 @@ def padded(rows: int = 3, n: int = 14, vocab: int = 99, segments: bool = True) -
 
 
 def randomised(model: Any) -> Any:
-    """The reference model with weights large enough that every part of it shows in the logits."""
+    """The reference model with weights large enough that every part of it shows in the logits (but for tables that
+    are fixed, such as sinusoids)."""
     generator = torch.Generator().manual_seed(3)
     for weight in model.parameters():
-        centre = 0.5 if weight.dim() == 1 else 0.0
-        weight.data.normal_(centre, 0.5, generator=generator)
+        if weight.requires_grad:
+            centre, spread = (0.5, 0.5) if weight.dim() == 1 else (0.0, SPREAD)
+            weight.data.normal_(centre, spread, generator=generator)
     model.tie_weights()
     return model.eval()
 

@@ -2,15 +2,38 @@
 
 from masquerade.families.albert import ALBERT
 from masquerade.families.albert_zh import ALBERT_ZH
+from masquerade.families.bart import BART, PEGASUS
 from masquerade.families.base import Family
 from masquerade.families.bert import BERT
 from masquerade.families.electra import ELECTRA
 from masquerade.families.ernie import ERNIE
+from masquerade.families.gpt2 import GPT2
 from masquerade.families.mpnet import MPNET
 from masquerade.families.nezha import NEZHA
 from masquerade.families.own import OWN
 from masquerade.families.roberta import ROBERTA
+from masquerade.families.roformer import ROFORMER
+from masquerade.families.t5 import T5
+from masquerade.families.xlnet import TRANSFORMER_XL, XLNET
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (BERT, ROBERTA, ALBERT, ALBERT_ZH, ELECTRA, ERNIE, NEZHA, MPNET, OWN)
+    family.name: family
+    for family in (
+        BERT,
+        ROBERTA,
+        ALBERT,
+        ALBERT_ZH,
+        ELECTRA,
+        ERNIE,
+        NEZHA,
+        ROFORMER,
+        MPNET,
+        XLNET,
+        TRANSFORMER_XL,
+        GPT2,
+        T5,
+        BART,
+        PEGASUS,
+        OWN,
+    )
 }

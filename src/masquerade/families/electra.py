@@ -8,13 +8,15 @@ from masquerade.families.roberta import CLASSIFIER
 from masquerade.nn.spec import Spec
 
 
-def _embedding(config: Config) -> dict[str, int | None]:
+def embedding(config: Config) -> dict[str, int | None]:
     """Embeddings are projected only if they are narrower or wider than the network."""
-    width, narrow = config.get("hidden_size", 256), config.get("embedding_size", 128)
+    width = config.get("hidden_size", 256)
+    narrow = config.get("embedding_size") or width
     return {"embedding": None if narrow == width else narrow}
 
 
-def _embedding_size(spec: Spec) -> Config:
+def embedding_size(spec: Spec) -> Config:
+    """… and the configuration always says how wide they are."""
     return {"embedding_size": spec.embedding or spec.width}
 
 
@@ -47,9 +49,10 @@ ELECTRA = Family(
         "ElectraForQuestionAnswering": ("span",),
     },
     fixed={"pooled": False, "classifier_activation": "gelu"},
-    read=_embedding,
-    write=_embedding_size,
-    ignored=(r"embeddings\.position_ids", r"generator_lm_head\.weight"),
+    read=embedding,
+    write=embedding_size,
+    ignored=(r"embeddings\.position_ids", r"generator_lm_head\.weight", r"generator(_predictions)?\..*"),
+    legacy=((r"discriminator_predictions\.dense_1\.", "discriminator_predictions.dense_prediction."),),
     signs=("discriminator_predictions", "generator_predictions", "electra."),
     causal="ElectraForCausalLM",
 )

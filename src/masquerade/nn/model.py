@@ -155,13 +155,13 @@ class Model(nn.Module):
         return Layout.padded(ids, mask, **given)
 
     def blank_memory(self, rows: int, n: int) -> Cache:
-        """A memory of ``n`` tokens that never were, with keys and values of zero: what the reference Transformer-XL
-        looks at before its first segment."""
-        cache, spec = Cache(), self.spec
-        zeros = torch.zeros(rows, spec.heads, n, spec.head_width, device=self.device)
+        """A memory of ``n`` tokens that never were, whose states are zero in every layer: what the reference
+        Transformer-XL looks at before its first segment."""
+        cache = Cache()
         ids = torch.zeros(rows, n, dtype=torch.long, device=self.device)
+        zeros = torch.zeros(rows, n, self.spec.width, device=self.device)
         before = Layout.of(ids, position=torch.arange(-n, 0), rank=-FAR)
-        cache.keep(before, [(zeros, zeros) for _ in spec.order], [])
+        cache.keep(before, self.stack.keys(zeros), [])
         return cache
 
     def _initialise(self, module: nn.Module) -> None:

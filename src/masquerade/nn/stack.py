@@ -43,7 +43,7 @@ class Layer(nn.Module):
         self, x: Tensor, view: View, past: KeyValues | None, source_view: View | None, source: KeyValues | None
     ) -> tuple[Tensor, KeyValues]:
         """x (rows, q, width) → the same shape, and this layer's keys and values."""
-        change, kept = self.attention(self._before(self.attention_norm, x), view, past)
+        change, kept = self.attention(self.before(x), view, past)
         x = self._after(self.attention_norm, x, change)
         if self.cross is not None and self.cross_norm is not None:
             if source_view is None or source is None:
@@ -52,6 +52,10 @@ class Layer(nn.Module):
             x = self._after(self.cross_norm, x, change)
         change = self.feedforward(self._before(self.feedforward_norm, x))
         return self._after(self.feedforward_norm, x, change), kept
+
+    def before(self, x: Tensor) -> Tensor:
+        """What this layer's attention reads of the states that come in."""
+        return self._before(self.attention_norm, x)
 
     def _before(self, normalise: nn.Module, x: Tensor) -> Tensor:
         out: Tensor = normalise(x) if self.norm_first else x
@@ -97,6 +101,11 @@ class Stack(nn.Module):
         if cache is not None:
             cache.keep(keys, kept, sources)
         return x if self.norm is None else self.norm(x)
+
+    def keys(self, states: Tensor) -> list[KeyValues]:
+        """The keys and values that every step would have of the same states, (rows, n, width)."""
+        layers = [layer for layer in self.layers if isinstance(layer, Layer)]
+        return [layers[index].attention.keys(layers[index].before(states)) for index in self.order]
 
     def _view(self, queries: Layout, keys: Layout, like: Tensor) -> View:
         """What this pass sees of its own stack's tokens."""

@@ -1,0 +1,220 @@
+"""XLNet and Transformer-XL: attention that asks for distances, and a memory of the segment before.
+
+XLNet predicts in any order: queries stand behind the content (``masks.two_stream``) and begin as one learned vector.
+Transformer-XL predicts from left to right, with an adaptive softmax over a large vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from masquerade.errors import CheckpointError
+from masquerade.families.base import Config, Family, Weights
+from masquerade.layout import FAR
+from masquerade.nn.spec import Spec
+
+RELATION = "stack.layers.{i}.attention.relation"
+_MATRIX = re.compile(r"\.rel_attn\.[qkvro]$")
+
+
+def _clamp(config: Config) -> dict[str, Any]:
+    """Distances are clipped, or not at all."""
+    return {"max_distance": config["clamp_len"] if config.get("clamp_len", -1) > 0 else FAR}
+
+
+def _clamp_key(spec: Spec) -> Config:
+    return {"clamp_len": -1 if spec.max_distance == FAR else spec.max_distance}
+
+
+def _split_xlnet(weights: Weights) -> Weights:
+    """Matrices are kept by head: (width, heads, d); the output's is the only one that maps back."""
+    flat: Weights = {}
+    for name, tensor in weights.items():
+        if _MATRIX.search(name):
+            tensor = tensor.flatten(1)
+            tensor = tensor if name.endswith(".o") else tensor.T
+        flat[name] = tensor.flatten() if name == "mask_emb" else tensor
+    return flat
+
+
+def _merge_xlnet(weights: Weights, spec: Spec) -> Weights:
+    shaped: Weights = {}
+    for name, tensor in weights.items():
+        if _MATRIX.search(name):
+            tensor = (tensor if name.endswith(".o") else tensor.T).reshape(spec.width, spec.heads, spec.head_width)
+        shaped[name] = tensor[None, None] if name.endswith("mask_emb") else tensor
+    return shaped
+
+
+def _read_xlnet(config: Config) -> dict[str, Any]:
+    if config.get("attn_type", "bi") != "bi" or config.get("bi_data"):
+        raise CheckpointError("Only XLNets of 'attn_type' bi, without 'bi_data', are published and supported.")
+    return {"attention_dropout": config.get("dropout", 0.1), **_clamp(config)}
+
+
+XLNET = Family(
+    name="xlnet",
+    about="any order of prediction, in two streams; distances and a memory",
+    prefix="transformer.",
+    body={
+        "words.table": "word_embedding",
+        "words.query": "mask_emb",
+        "stack.layers.{i}.attention.query.weight": "layer.{i}.rel_attn.q",
+        "stack.layers.{i}.attention.key.weight": "layer.{i}.rel_attn.k",
+        "stack.layers.{i}.attention.value.weight": "layer.{i}.rel_attn.v",
+        "stack.layers.{i}.attention.output.weight": "layer.{i}.rel_attn.o",
+        f"{RELATION}.net.weight": "layer.{i}.rel_attn.r",
+        f"{RELATION}.content_bias": "layer.{i}.rel_attn.r_w_bias",
+        f"{RELATION}.position_bias": "layer.{i}.rel_attn.r_r_bias",
+        f"{RELATION}.segment_bias": "layer.{i}.rel_attn.r_s_bias",
+        f"{RELATION}.segments": "layer.{i}.rel_attn.seg_embed",
+        "stack.layers.{i}.attention_norm": "layer.{i}.rel_attn.layer_norm",
+        "stack.layers.{i}.feedforward.inner": "layer.{i}.ff.layer_1",
+        "stack.layers.{i}.feedforward.outer": "layer.{i}.ff.layer_2",
+        "stack.layers.{i}.feedforward_norm": "layer.{i}.ff.layer_norm",
+    },
+    heads={
+        "lm": {"heads.lm.bias": "lm_loss.bias", "heads.lm.decoder": "lm_loss"},
+        "tag": {"heads.tag": "classifier"},
+        "span": {"heads.span": "qa_outputs"},
+    },
+    architectures={
+        "XLNetModel": (),
+        "XLNetLMHeadModel": ("lm",),
+        "XLNetForTokenClassification": ("tag",),
+        "XLNetForQuestionAnsweringSimple": ("span",),
+    },
+    keys={
+        "vocab": "vocab_size",
+        "width": "d_model",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "feedforward": "d_inner",
+        "activation": "ff_activation",
+        "epsilon": "layer_norm_eps",
+        "dropout": "dropout",
+        "init_std": "initializer_range",
+        "pad": "pad_token_id",
+    },
+    defaults={"pad": 5},
+    fixed={
+        "positions": ("transformer-xl",),
+        "segment_relation": True,
+        "segments": 0,
+        "query_vector": True,
+        "embedding_norm": False,
+        "attention_bias": False,
+        "lm_dense": False,
+    },
+    read=_read_xlnet,
+    write=_clamp_key,
+    ignored=(r"lm_loss\.weight",),
+    untied="lm_loss.weight",
+    split=_split_xlnet,
+    merge=_merge_xlnet,
+)
+
+
+def _split_txl(weights: Weights) -> Weights:
+    """Queries, keys and values are kept together, and shared biases once."""
+    apart: Weights = {}
+    for name, tensor in weights.items():
+        if name.endswith(".qkv_net.weight"):
+            for part, piece in zip(("q", "k", "v"), tensor.chunk(3), strict=True):
+                apart[name.replace("qkv_net", f"{part}_net")] = piece
+            for bias in ("r_w_bias", "r_r_bias"):
+                if bias in weights:
+                    apart[name.replace("qkv_net.weight", bias)] = weights[bias]
+        elif name not in ("r_w_bias", "r_r_bias"):
+            apart[name] = tensor
+    return apart
+
+
+def _merge_txl(weights: Weights, spec: Spec) -> Weights:
+    whole: Weights = {}
+    for name, tensor in weights.items():
+        part = re.search(r"\.([qkv])_net\.", name)
+        if part is None:
+            whole[name] = tensor
+        elif part[1] == "q":
+            pieces = [weights[name.replace(".q_net.", f".{each}_net.")] for each in "qkv"]
+            whole[name.replace(".q_net.", ".qkv_net.")] = torch.cat(pieces)
+        if spec.share_biases and re.search(r"layers\.0\.dec_attn\.r_[wr]_bias$", name):
+            whole[re.sub(r"layers\.0\.dec_attn\.", "", name)] = tensor
+    return whole
+
+
+def _read_txl(config: Config) -> dict[str, Any]:
+    if config.get("div_val", 1) != 1 or config.get("d_embed", config["d_model"]) != config["d_model"]:
+        raise CheckpointError(
+            "Transformer-XLs whose rarer words have narrower embeddings ('div_val') are not supported."
+        )
+    return {"share_biases": not config.get("untie_r", True), **_clamp(config)}
+
+
+def _write_txl(spec: Spec) -> Config:
+    return {"untie_r": not spec.share_biases, "d_embed": spec.width, "div_val": 1, **_clamp_key(spec)}
+
+
+TRANSFORMER_XL = Family(
+    name="transfo-xl",
+    about="left to right, with distances and a memory of the segment before",
+    prefix="transformer.",
+    body={
+        "words.table": "word_emb.emb_layers.0",
+        "stack.layers.{i}.attention.query": "layers.{i}.dec_attn.q_net",
+        "stack.layers.{i}.attention.key": "layers.{i}.dec_attn.k_net",
+        "stack.layers.{i}.attention.value": "layers.{i}.dec_attn.v_net",
+        "stack.layers.{i}.attention.output": "layers.{i}.dec_attn.o_net",
+        f"{RELATION}.net": "layers.{i}.dec_attn.r_net",
+        f"{RELATION}.content_bias": "layers.{i}.dec_attn.r_w_bias",
+        f"{RELATION}.position_bias": "layers.{i}.dec_attn.r_r_bias",
+        "stack.layers.{i}.attention_norm": "layers.{i}.dec_attn.layer_norm",
+        "stack.layers.{i}.feedforward.inner": "layers.{i}.pos_ff.CoreNet.0",
+        "stack.layers.{i}.feedforward.outer": "layers.{i}.pos_ff.CoreNet.3",
+        "stack.layers.{i}.feedforward_norm": "layers.{i}.pos_ff.layer_norm",
+    },
+    heads={
+        "lm": {
+            "heads.lm.bias": "crit.out_layers.0.bias",
+            "heads.lm.clusters.weight": "crit.cluster_weight",
+            "heads.lm.clusters.bias": "crit.cluster_bias",
+        },
+    },
+    architectures={"TransfoXLModel": (), "TransfoXLLMHeadModel": ("lm",)},
+    keys={
+        "vocab": "vocab_size",
+        "width": "d_model",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "head_size": "d_head",
+        "feedforward": "d_inner",
+        "cutoffs": "cutoffs",
+        "epsilon": "layer_norm_epsilon",
+        "dropout": "dropout",
+        "attention_dropout": "dropatt",
+        "norm_first": "pre_lnorm",
+        "init_std": "init_std",
+    },
+    defaults={"epsilon": 1e-5, "attention_dropout": 0.0},
+    fixed={
+        "positions": ("transformer-xl",),
+        "mask": "causal",
+        "activation": "relu",
+        "segments": 0,
+        "embedding_scale": True,
+        "embedding_norm": False,
+        "final_norm": False,
+        "attention_bias": False,
+        "lm_dense": False,
+    },
+    read=_read_txl,
+    write=_write_txl,
+    ignored=(r"pos_emb\.inv_freq", r"crit\.out_layers\.0\.weight", r"crit\.out_projs\..*"),
+    signs=("dec_attn.",),
+    split=_split_txl,
+    merge=_merge_txl,
+)
