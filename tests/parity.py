@@ -12,7 +12,6 @@ from torch import Tensor
 import masquerade
 
 TOLERANCE = 1e-5
-SPREAD = 0.4
 TINY = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -34,13 +33,13 @@ def padded(rows: int = 3, n: int = 14, vocab: int = 99, segments: bool = True) -
     return inputs
 
 
-def randomised(model: Any) -> Any:
+def randomised(model: Any, spread: float = 0.4) -> Any:
     """The reference model with weights large enough that every part of it shows in the logits (but for tables that
     are fixed, such as sinusoids)."""
     generator = torch.Generator().manual_seed(3)
     for weight in model.parameters():
         if weight.requires_grad:
-            centre, spread = (0.5, 0.5) if weight.dim() == 1 else (0.0, SPREAD)
+            centre, spread = (0.5, 0.5) if weight.dim() == 1 else (0.0, spread)
             weight.data.normal_(centre, spread, generator=generator)
     model.tie_weights()
     return model.eval()
@@ -48,11 +47,11 @@ def randomised(model: Any) -> Any:
 
 @torch.no_grad()
 def check_parity(
-    model: Any, inputs: Mapping[str, Tensor], folder: Path, where: Tensor | None = None
+    model: Any, inputs: Mapping[str, Tensor], folder: Path, where: Tensor | None = None, spread: float = 0.4
 ) -> masquerade.Model:
     """Reference → ours → reference: the same logits each time, at padding too unless ``where`` says otherwise.
     Returns ours."""
-    expected = _logits(randomised(model)(**inputs))
+    expected = _logits(randomised(model, spread)(**inputs))
     model.save_pretrained(folder / "theirs")
     ours = masquerade.load(folder / "theirs")
     chosen = slice(None) if where is None else where

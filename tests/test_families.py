@@ -21,6 +21,7 @@ FAMILIES = {  # what each has beyond a tiny BERT
     "Albert": {"embedding_size": 16, "num_hidden_layers": 2, "num_hidden_groups": 2, "inner_group_num": 2},
     "Electra": {"embedding_size": 16},
     "Ernie": {"use_task_id": True, "task_type_vocab_size": 4},
+    "RoFormer": {"embedding_size": 16},
     "MPNet": {},
 }
 HEADS = {
@@ -55,6 +56,7 @@ def test_logits_equal_the_reference_and_survive_saving_back(family: str, head: s
         ("Electra", {"embedding_size": 32, "hidden_act": "silu"}),
         ("Ernie", {"use_task_id": False}),
         ("MPNet", {"hidden_act": "gelu_new"}),
+        ("RoFormer", {"embedding_size": 32, "hidden_act": "relu"}),
         ("Roberta", {"tie_word_embeddings": False}),
         ("Albert", {"tie_word_embeddings": False}),
         ("Electra", {"tie_word_embeddings": False}),
@@ -81,7 +83,7 @@ def test_left_padding_and_own_positions_equal_the_reference(family: str, tmp_pat
             assert_close((ours.logits(**inputs),), (theirs(**inputs).logits,))
 
 
-@pytest.mark.parametrize("name", ["Bert", "Roberta", "Albert", "Electra", "Ernie", "MPNet"])
+@pytest.mark.parametrize("name", ["Bert", "Roberta", "Albert", "Electra", "Ernie", "RoFormer", "MPNet"])
 def test_bare_encoders_give_the_reference_hidden_states(name: str, tmp_path: Path) -> None:
     config = getattr(transformers, f"{name}Config")(**TINY | FAMILIES[name])
     reference = getattr(transformers, f"{name}Model")(config).eval()

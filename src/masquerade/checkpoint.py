@@ -136,7 +136,7 @@ def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder
     spec = family.spec(config, outputs)
     table = weights[family.body.get("words.table", "words.table") + ".weight"]
     if family.untied in weights and not torch.equal(weights[family.untied], table):
-        spec = replace(spec, tied=False)
+        spec = replace(spec, tied=False, decoder=spec.decoder and replace(spec.decoder, tied=False))
     further = tuple(head for head in shown if head not in spec.all_heads)
     return replace(spec, pooler=pooler or spec.pooler, spare=spec.spare + further)
 

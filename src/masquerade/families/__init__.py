@@ -7,33 +7,23 @@ from masquerade.families.base import Family
 from masquerade.families.bert import BERT
 from masquerade.families.electra import ELECTRA
 from masquerade.families.ernie import ERNIE
+from masquerade.families.glm import GLM
 from masquerade.families.gpt2 import GPT2
 from masquerade.families.mpnet import MPNET
 from masquerade.families.nezha import NEZHA
-from masquerade.families.own import OWN
+from masquerade.families.own import MASS, OWN, PALM
 from masquerade.families.roberta import ROBERTA
 from masquerade.families.roformer import ROFORMER
 from masquerade.families.t5 import T5
+from masquerade.families.unilm import UNILM
 from masquerade.families.xlnet import TRANSFORMER_XL, XLNET
 
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        BERT,
-        ROBERTA,
-        ALBERT,
-        ALBERT_ZH,
-        ELECTRA,
-        ERNIE,
-        NEZHA,
-        ROFORMER,
-        MPNET,
-        XLNET,
-        TRANSFORMER_XL,
-        GPT2,
-        T5,
-        BART,
-        PEGASUS,
+        *(BERT, ROBERTA, ALBERT, ALBERT_ZH, ELECTRA, ERNIE, NEZHA, ROFORMER, MPNET, UNILM),
+        *(GPT2, GLM, XLNET, TRANSFORMER_XL),
+        *(T5, BART, PEGASUS, MASS, PALM),
         OWN,
     )
 }

@@ -107,6 +107,8 @@ class Family:
             config["label2id"] = {label: index for index, label in enumerate(spec.labels)}
         config |= self.write(spec)
         again = replace(self.spec(config, spec.outputs), spare=spec.spare, pooler=spec.pooler, labels=spec.labels)
+        if self.untied is not None:  # the weights say it
+            again = _with_tied(again, spec.tied)
         for name in spec.__dataclass_fields__:
             if getattr(again, name) != getattr(spec, name):
                 raise SpecError(
@@ -136,6 +138,12 @@ class Family:
         for head in spec.all_heads:
             table |= self.heads[head]
         return {name: _translate(name, table, spec.group_size) for name in ours}
+
+
+def _with_tied(spec: Spec, tied: bool) -> Spec:
+    """The spec, and that of its decoder, with the output table tied to the words or not."""
+    decoder = None if spec.decoder is None else replace(spec.decoder, tied=tied)
+    return replace(spec, tied=tied, decoder=decoder)
 
 
 def _translate(name: str, table: Mapping[str, str], group_size: int) -> str:

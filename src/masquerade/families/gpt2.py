@@ -89,6 +89,7 @@ GPT2 = Family(
     defaults={"activation": "gelu_new", "epsilon": 1e-5, "longest": 1024},
     fixed={"norm_first": True, "segments": 0, "mask": "causal", "lm_dense": False, "lm_bias": False},
     read=_read,
+    write=lambda spec: {"tie_word_embeddings": spec.tied},
     ignored=(r"lm_head\.weight", r"h\.\d+\.attn\.(bias|masked_bias)"),
     untied="lm_head.weight",
     split=_split,

@@ -110,7 +110,7 @@ XLNET = Family(
         "lm_dense": False,
     },
     read=_read_xlnet,
-    write=_clamp_key,
+    write=lambda spec: _clamp_key(spec) | {"tie_word_embeddings": spec.tied},
     ignored=(r"lm_loss\.weight",),
     untied="lm_loss.weight",
     split=_split_xlnet,

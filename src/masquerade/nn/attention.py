@@ -64,4 +64,4 @@ class Attention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """(rows, n, heads · d) → (rows, heads, n, d)"""
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)

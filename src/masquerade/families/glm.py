@@ -1,0 +1,84 @@
+"""GLM, as first published: a GPT whose positions have two dimensions, where a blank stands and the place inside it
+(``masks.infill``). Queries, keys and values lie together."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from masquerade.families.base import Config, Family, Weights
+from masquerade.nn.spec import Spec
+
+_PARTS = ("query", "key", "value")
+
+
+def _split(weights: Weights) -> Weights:
+    apart: Weights = {}
+    for name, tensor in weights.items():
+        if ".query_key_value." in name:
+            for part, piece in zip(_PARTS, tensor.chunk(3), strict=True):
+                apart[name.replace("query_key_value", part)] = piece
+        else:
+            apart[name] = tensor
+    return apart
+
+
+def _merge(weights: Weights, _: Spec) -> Weights:
+    whole: Weights = {}
+    for name, tensor in weights.items():
+        part = re.search(r"\.attention\.(query|key|value)\.", name)
+        if part is None:
+            whole[name] = tensor
+        elif part[1] == "query":
+            pieces = [weights[name.replace(".query.", f".{each}.")] for each in _PARTS]
+            whole[name.replace(".query.", ".query_key_value.")] = torch.cat(pieces)
+    return whole
+
+
+def _read(config: Config) -> dict[str, int]:
+    return {"longest": config.get("max_sequence_length", 512) + 1, "feedforward": 4 * config["hidden_size"]}
+
+
+GLM = Family(
+    name="glm",
+    about="blanks are written word by word, in any order, behind the text that has them",
+    prefix="glm.",
+    body={
+        "words.table": "word_embeddings",
+        "embeddings.positions.learned.table": "transformer.position_embeddings",
+        "embeddings.positions.inner.table": "transformer.block_position_embeddings",
+        "stack.layers.{i}.attention_norm": "transformer.layers.{i}.input_layernorm",
+        "stack.layers.{i}.attention": "transformer.layers.{i}.attention",
+        "stack.layers.{i}.attention.output": "transformer.layers.{i}.attention.dense",
+        "stack.layers.{i}.feedforward_norm": "transformer.layers.{i}.post_attention_layernorm",
+        "stack.layers.{i}.feedforward.inner": "transformer.layers.{i}.mlp.dense_h_to_4h",
+        "stack.layers.{i}.feedforward.outer": "transformer.layers.{i}.mlp.dense_4h_to_h",
+        "stack.norm": "transformer.final_layernorm",
+    },
+    heads={"lm": {}},
+    architectures={"GLMModel": ("lm",), "GLMForConditionalGeneration": ("lm",)},
+    keys={
+        "vocab": "vocab_size",
+        "width": "hidden_size",
+        "layers": "num_layers",
+        "heads": "num_attention_heads",
+        "dropout": "output_dropout_prob",
+        "attention_dropout": "attention_dropout_prob",
+        "init_std": "initializer_range",
+    },
+    fixed={
+        "positions": ("learned", "inner"),
+        "norm_first": True,
+        "epsilon": 1e-5,
+        "activation": "gelu_new",
+        "segments": 0,
+        "lm_dense": False,
+        "lm_bias": False,
+    },
+    read=_read,
+    write=lambda spec: {"max_sequence_length": spec.longest - 1, "block_position_encoding": True},
+    signs=("block_position_embeddings",),
+    split=_split,
+    merge=_merge,
+)
