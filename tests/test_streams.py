@@ -13,6 +13,7 @@ from parity import TINY, assert_close, check_parity, padded, randomised
 from safetensors.torch import load_file
 
 from masquerade import Layout, Model, Spec, build, load, save
+from masquerade.errors import LayoutError
 from masquerade.masks import causal, compensated, two_stream, window
 
 FIXTURES = Path(__file__).parent / "fixtures" / "transformer_xl"
@@ -65,8 +66,30 @@ def test_queries_in_a_longer_sequence_equal_the_reference_with_its_second_stream
     with torch.no_grad():
         expected = reference(input_ids=ids[None], perm_mask=hidden[None], target_mapping=mapping).logits
         got = model.scores(layout, at=layout.label >= 0)
+        same = model.logits(ids[None], perm_mask=hidden[None], target_mapping=mapping)
     torch.testing.assert_close(got, expected[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(same, expected, atol=1e-5, rtol=0)
     assert layout.label[layout.label >= 0].tolist() == [10 + token for token in chosen]
+
+
+def test_perm_masks_of_groups_and_batches_are_understood_and_others_refused(xlnet: tuple[object, Model]) -> None:
+    reference, model = xlnet
+    inputs = padded()
+    hidden = torch.zeros(3, 14, 14)
+    hidden[:, :, -1] = 1.0  # nobody sees the last word
+    hidden[1, :-1, 4:7] = 1.0  # and in this batch row only that word sees these three, and they each other
+    hidden[1, 4:7, 4:7] = 0.0
+    mapping = torch.zeros(3, 2, 14)
+    mapping[:, 0, -1], mapping[:, 1, 2] = 1.0, 1.0
+    given = {"input_ids": inputs["input_ids"], "token_type_ids": inputs["token_type_ids"]}
+    with torch.no_grad():
+        expected = reference(**given, perm_mask=hidden, target_mapping=mapping).logits
+        assert_close((model.logits(**given, perm_mask=hidden, target_mapping=mapping),), (expected,))
+        whole = reference(**given, perm_mask=hidden).logits
+        assert_close((model.logits(**given, perm_mask=hidden),), (whole,))
+    hidden[0, 3, 5] = hidden[0, 6, 8] = 1.0
+    with pytest.raises(LayoutError, match="not that of an order"):
+        model.logits(**given, perm_mask=hidden)
 
 
 def test_a_second_segment_of_xlnet_sees_the_memory_of_the_first(xlnet: tuple[object, Model]) -> None:

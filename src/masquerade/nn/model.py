@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import FAR, Layout
+from masquerade.masks import perm_masked
 from masquerade.nn.cache import Cache
 from masquerade.nn.embeddings import Embeddings, Words
 from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Dense
@@ -118,9 +119,15 @@ class Model(nn.Module):
         decoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         task_type_ids: Tensor | None = None,
+        perm_mask: Tensor | None = None,
+        target_mapping: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, ...]:
         """For those who come with padded tensors, each (rows, n): what the reference library's model of this
-        architecture returns as its logits; a tuple where it returns several (start and end; words and pair)."""
+        architecture returns as its logits; a tuple where it returns several (start and end; words and pair).
+
+        Encoder–decoders take ``decoder_input_ids``; XLNet takes ``perm_mask`` (rows, n, n) and ``target_mapping``
+        (rows, m, n) and answers at the m targets.
+        """
         if not self.spec.outputs:
             raise MasqueradeError("This model has no head to give logits; ask it for hidden states: hidden(layout).")
         given: dict[str, Tensor] = {}
@@ -131,6 +138,8 @@ class Model(nn.Module):
         if position_ids is not None:
             given["position"] = position_ids - self.spec.position_offset
         layout = self._padded(self.spec, input_ids, attention_mask, **given)
+        if perm_mask is not None:
+            layout = perm_masked(layout, perm_mask, target_mapping)
         if self.spec.decoder is None:
             states = self.hidden(layout)
         elif decoder_input_ids is None:
@@ -138,6 +147,8 @@ class Model(nn.Module):
         else:
             target = self._padded(self.spec.decoder, decoder_input_ids, decoder_attention_mask)
             states = self.hidden(target, source=layout)
+        if target_mapping is not None:
+            states = states[:, input_ids.shape[1] :]
         results: list[Tensor] = []
         for name in self.spec.outputs:
             scores = self.head(name, states[:, 0] if name in SENTENCE else states)
