@@ -18,6 +18,7 @@ ORACLES = Path(__file__).parents[2] / "shared" / "oracles"
 FAMILIES = {  # what each has beyond a tiny BERT
     "Bert": {},
     "Roberta": {"type_vocab_size": 1, "pad_token_id": 1},
+    "XLMRoberta": {"type_vocab_size": 1, "pad_token_id": 1},
     "Albert": {"embedding_size": 16, "num_hidden_layers": 2, "num_hidden_groups": 2, "inner_group_num": 2},
     "Electra": {"embedding_size": 16},
     "Ernie": {"use_task_id": True, "task_type_vocab_size": 4},

@@ -22,6 +22,9 @@ SPECS = {
     "nezha": replace(SMALL, positions=("nezha",), max_distance=3),
     "buckets, rms": replace(SMALL, positions=("learned", "buckets"), norm="rms"),
     "factorised, shared in groups": replace(SMALL, embedding=8, layers=4, groups=2, group_size=2),
+    "rotary, gated": replace(SMALL, positions=("rotary",), gated=True, attention_bias=False),
+    "transformer-xl": replace(SMALL, positions=("transformer-xl",), segment_relation=True, max_distance=4),
+    "sinusoids in halves, unscaled": replace(SMALL, positions=("halves", "inner"), scaled=False, head_size=6),
     "words alone factorised": replace(SMALL, embedding=8, project_words=True, outputs=("lm",)),
 }
 MODELS = {name: build(spec).eval() for name, spec in SPECS.items()}
@@ -155,6 +158,11 @@ def test_tokens_and_positions_the_model_does_not_have_are_named() -> None:
         ({"project_words": True}, "say how narrow"),
         ({"positions": ("sinusoidal",), "embedding": 7}, "even width"),
         ({"positions": ("nezha",), "width": 6, "heads": 2}, "must be even"),
+        ({"positions": ("rotary",), "head_size": 5}, "must be even"),
+        ({"positions": ("transformer-xl",), "width": 15, "heads": 3}, "must be even"),
+        ({"positions": ("transformer-xl", "nezha")}, "name one of them"),
+        ({"lm_dense": False, "embedding": 8}, "cannot read narrow embeddings"),
+        ({"cutoffs": (30, 20)}, "Clusters end at rising places"),
     ],
 )
 def test_a_spec_whose_parts_do_not_fit_is_refused(changes: dict[str, object], sentence: str) -> None:
@@ -172,7 +180,14 @@ def test_a_spec_survives_json() -> None:
 def test_gradients_reach_every_weight() -> None:
     for spec in SPECS.values():
         model = build(replace(spec, outputs=("lm", "classify", "tag")))
-        layout = Layout.of(torch.randint(0, 60, (2, 9)), segment=torch.arange(9) // 5)
+        layout = Layout.of(torch.randint(0, 60, (2, 9)), segment=torch.arange(9) // 5, inner=torch.arange(9))
         loss = sum(model.scores(layout, head).pow(2).sum() for head in model.heads)
         loss.backward()
         assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
+
+
+def test_half_precision_stays_half_precision() -> None:
+    for spec in SPECS.values():
+        model = build(replace(spec, outputs=("lm",))).to(torch.bfloat16).eval()
+        with torch.no_grad():
+            assert model.scores(bidirectional([5, 6, 7])).dtype == torch.bfloat16

@@ -60,6 +60,7 @@ def test_gpt2_equals_the_reference(head: str, changes: dict[str, object], tmp_pa
         ("T5", T5, {}),
         ("T5", T5, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
         ("T5", T5, {"feed_forward_proj": "gated-silu", "num_decoder_layers": 2}),
+        ("MT5", T5, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
         ("Bart", BART, {}),
         ("Bart", BART, {"scale_embedding": True, "activation_function": "relu"}),
         ("Pegasus", BART, {"scale_embedding": True}),

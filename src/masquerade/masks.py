@@ -234,8 +234,8 @@ def with_memory(layout: Layout, n: int, ids: Ids | None = None) -> Layout:
 
 
 def _ids(ids: Ids) -> Tensor:
-    """Ids as an integer tensor of shape (n,)."""
-    tokens = torch.as_tensor(ids, dtype=torch.long)
+    """Ids as an integer tensor of shape (n,). Layouts are made on the CPU, and moved as a whole."""
+    tokens = torch.as_tensor(ids, dtype=torch.long).cpu()
     if tokens.dim() != 1:
         raise LayoutError(f"A mask is made for one sequence of ids, but these have shape {tuple(tokens.shape)}.")
     return tokens

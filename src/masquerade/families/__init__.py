@@ -12,18 +12,18 @@ from masquerade.families.gpt2 import GPT2
 from masquerade.families.mpnet import MPNET
 from masquerade.families.nezha import NEZHA
 from masquerade.families.own import MASS, OWN, PALM
-from masquerade.families.roberta import ROBERTA
+from masquerade.families.roberta import ROBERTA, XLM_ROBERTA
 from masquerade.families.roformer import ROFORMER
-from masquerade.families.t5 import T5
+from masquerade.families.t5 import MT5, T5
 from masquerade.families.unilm import UNILM
 from masquerade.families.xlnet import TRANSFORMER_XL, XLNET
 
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        *(BERT, ROBERTA, ALBERT, ALBERT_ZH, ELECTRA, ERNIE, NEZHA, ROFORMER, MPNET, UNILM),
+        *(BERT, ROBERTA, XLM_ROBERTA, ALBERT, ALBERT_ZH, ELECTRA, ERNIE, NEZHA, ROFORMER, MPNET, UNILM),
         *(GPT2, GLM, XLNET, TRANSFORMER_XL),
-        *(T5, BART, PEGASUS, MASS, PALM),
+        *(T5, MT5, BART, PEGASUS, MASS, PALM),
         OWN,
     )
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from masquerade.families.base import Config, Family, bias_beside
 from masquerade.families.bert import BODY, TASKS
 
@@ -42,4 +44,12 @@ ROBERTA = Family(
     ignored=IGNORED,
     **bias_beside("lm_head"),
     causal="RobertaForCausalLM",
+)
+
+XLM_ROBERTA = replace(
+    ROBERTA,
+    name="xlm-roberta",
+    about="RoBERTa for a hundred languages",
+    architectures={f"XLM{name}": outputs for name, outputs in ROBERTA.architectures.items()},
+    causal="XLMRobertaForCausalLM",
 )

@@ -3,6 +3,7 @@ layers and has an output table of its own."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from masquerade.families.base import Config, Family, Weights
@@ -28,7 +29,7 @@ def _block(stack: str, ours: str, feedforward: int) -> dict[str, str]:
 
 
 def _read(config: Config) -> dict[str, Any]:
-    form = config.get("feed_forward_proj", "relu")
+    form = config.get("feed_forward_proj") or "relu"
     activation = "gelu_new" if form == "gated-gelu" else form.removeprefix("gated-")
     scale = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
     return {
@@ -95,4 +96,12 @@ T5 = Family(
     legacy=((r"DenseReluDense\.wi\.", "DenseReluDense.wi_0."),),
     untied="lm_head.weight",
     merge=_merge,
+)
+
+MT5 = replace(
+    T5,
+    name="mt5",
+    about="T5 version 1.1 for a hundred languages",
+    read=lambda config: _read(config) | {"lm_scale": False},
+    architectures={f"M{name}": outputs for name, outputs in T5.architectures.items()},
 )

@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
         """The words' vectors (rows, n, embedding) and their layout → (rows, n, width)"""
         x: Tensor = words
         for position in self.positions.values():
-            x = x + position(layout)
+            x = x + position(layout).to(x.dtype)
         if self.segment is not None:
             x = x + look_up(self.segment, layout.segment, "segment")
         if self.task is not None:

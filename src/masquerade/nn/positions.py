@@ -86,9 +86,9 @@ class Turn:
     """Rotary positions: each pair of a query's or key's numbers is turned by an angle that grows with its position,
     so that their product knows only the distance."""
 
-    def __init__(self, position: Tensor, width: int) -> None:
-        waves = sinusoids(position, width).unflatten(-1, (-1, 2))  # type: ignore[no-untyped-call]
-        self.sine, self.cosine = waves[..., 0].unsqueeze(1), waves[..., 1].unsqueeze(1)  # (rows, 1, n, d / 2)
+    def __init__(self, position: Tensor, width: int, dtype: torch.dtype) -> None:
+        waves = sinusoids(position, width).to(dtype).unsqueeze(1)  # (rows, 1, n, d)
+        self.sine, self.cosine = waves[..., 0::2], waves[..., 1::2]
 
     def __call__(self, x: Tensor) -> Tensor:
         """(rows, heads, n, d) → the same shape"""

@@ -118,7 +118,7 @@ class Stack(nn.Module):
         if self.asks_segment:
             differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
         if self.turns is not None:
-            turn = Turn(queries.position, self.turns)
+            turn = Turn(queries.position, self.turns, like.dtype)
         return View(bias, seen.blind, distance, differs, turn)
 
     def _sources(self, source: Encoded) -> list[KeyValues]:
