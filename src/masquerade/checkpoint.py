@@ -133,7 +133,13 @@ def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder
         )
     outputs = shown if named is None else family.architectures.get(named, ())
     pooler = family.body.get("pooler.dense", f"{family.body.get('pooler')}.dense") + ".weight" in weights
-    spec = family.spec(config, outputs)
+    try:
+        spec = family.spec(config, outputs)
+    except (KeyError, TypeError, AttributeError) as error:
+        said = f"has no {error}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"The configuration in {folder} does not describe a {family.name} model: {said}."
+        ) from error
     table = weights[family.body.get("words.table", "words.table") + ".weight"]
     if family.untied in weights and not torch.equal(weights[family.untied], table):
         spec = replace(spec, tied=False, decoder=spec.decoder and replace(spec.decoder, tied=False))
