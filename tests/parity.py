@@ -39,8 +39,8 @@ def randomised(model: Any, spread: float = 0.4) -> Any:
     generator = torch.Generator().manual_seed(3)
     for weight in model.parameters():
         if weight.requires_grad:
-            centre, spread = (0.5, 0.5) if weight.dim() == 1 else (0.0, spread)
-            weight.data.normal_(centre, spread, generator=generator)
+            centre, width = (0.5, 0.5) if weight.dim() == 1 else (0.0, spread)
+            weight.data.normal_(centre, width, generator=generator)
     model.tie_weights()
     return model.eval()
 

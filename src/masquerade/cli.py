@@ -99,6 +99,21 @@ def fill(
 
 
 @app.command()
+def models(
+    diagram: Annotated[str | None, typer.Option(metavar="NAME", help="Draw this model's stack instead.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --diagram: a .png or .svg file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """List every model with its size, mask, objective and test, or draw one.
+
+    [dim]masquerade models --diagram bert --out bert.svg[/dim]
+    """
+    from masquerade.catalogue import models as show
+
+    show(diagram, out, as_json)
+
+
+@app.command()
 def convert(
     source: Annotated[str, typer.Argument(help="A model's folder, TensorFlow checkpoint or hub id.")],
     target: Annotated[Path, typer.Argument(help="The folder to write: config.json, model.safetensors, tokenizer.")],

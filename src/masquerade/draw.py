@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import groupby, pairwise
+from itertools import groupby
 from math import ceil, cos, radians, sin
 from pathlib import Path
 from typing import NamedTuple
@@ -85,7 +85,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _sentence(text: str) -> str:
+def printed(text: str) -> str:
     return _printable(" ".join(text.split()))
 
 
@@ -115,7 +115,7 @@ class _Terminal:
         picture = self.picture
         rows, columns = [_token(t) for t in picture.rows], [_upright(t) for t in picture.columns]
         indent, tall = max(map(cell_len, rows)) + 1, max(map(len, columns))
-        lines = [Text(_sentence(picture.title), "bold")] if picture.title else []
+        lines = [Text(printed(picture.title), "bold")] if picture.title else []
         for level in range(tall, 0, -1):
             line = Text(" " * indent)
             for characters, kind in zip(columns, picture.column_kinds, strict=True):
@@ -131,7 +131,7 @@ class _Terminal:
         for line in lines:
             line.no_wrap, line.overflow = True, "crop"
         if picture.caption:
-            lines.append(Text(_sentence(picture.caption), "dim"))
+            lines.append(Text(printed(picture.caption), "dim"))
         if indent + 2 * len(columns) > options.max_width:
             lines.append(Text(WIDE, "yellow", no_wrap=True))
         for line in lines:
@@ -205,7 +205,7 @@ def lay_page(picture: Picture) -> Page:
     boxes: list[Box] = []
     labels: list[Label] = []
 
-    y = _heading(labels, picture.title, f"{picture.caption} {'' if labelled else UNLABELLED}", width)
+    y = heading(labels, picture.title, f"{picture.caption} {'' if labelled else UNLABELLED}", width)
     top = y + 12 + (above if labelled else 0) + 6
 
     def cross(x: float, y: float, text: str, anchor: str, angle: int) -> Label:
@@ -246,13 +246,13 @@ def lay_page(picture: Picture) -> Page:
     for line in _wrap(KEY, 11, width - 2 * MARGIN):
         y += 15
         labels.append(Label(MARGIN, y + 16, line, 11, FAINT))
-    return Page(width, y + 10 + MARGIN, boxes, labels, _sentence(picture.title), _sentence(picture.caption))
+    return Page(width, y + 10 + MARGIN, boxes, labels, printed(picture.title), printed(picture.caption))
 
 
-def _heading(labels: list[Label], title: str, caption: str, width: int) -> int:
+def heading(labels: list[Label], title: str, caption: str, width: int) -> int:
     """Put title and caption on top of a page of that width; how far down they reach."""
     y = MARGIN - 8
-    for text, size, fill in ((_sentence(title), 19, INK), (_sentence(caption), 13, FAINT)):
+    for text, size, fill in ((printed(title), 19, INK), (printed(caption), 13, FAINT)):
         for line in _wrap(text, size, width - 2 * MARGIN):
             y += ceil(size * 1.4)
             labels.append(Label(MARGIN, y, line, size, fill))
@@ -381,121 +381,3 @@ def save(drawn: Picture | Page, path: Path) -> None:
         raise MasqueradeError(f"A picture is saved as .png or .svg, but {path.name!r} ends in neither.")
     data = png(drawn) if suffix == ".png" else svg(drawn).encode()
     write_whole(path, lambda temporary: temporary.write_bytes(data))
-
-
-PARTS = {  # what a block of a figure does: its colour in a file, and in a terminal
-    "words": ("#f8e6c3", "yellow"),
-    "attention": ("#cfdff1", "blue"),
-    "source": ("#e8d3e6", "magenta"),
-    "feedforward": ("#c9e8e2", "cyan"),
-    "norm": ("#e2e6eb", "bright_black"),
-    "head": ("#f4d2cb", "red"),
-    "frame": ("#f5f7f9", "bright_black"),
-}
-ARMS = {(0, -1): 1, (0, 1): 2, (-1, 0): 4, (1, 0): 8}  # up, down, left, right
-WIRES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # the sign for each sum of arms
-TIPS = {(0, -1): "▲", (0, 1): "▼", (-1, 0): "◀", (1, 0): "▶"}
-ACROSS, DOWN = 8, 11  # pixels of a cell on a page
-WIRE = "#8a94a2"
-
-Point = tuple[int, int]
-
-
-class Block(NamedTuple):
-    """A box on the grid, its border included; its lines are written in the middle, the first one is its name. A frame
-    stands around other blocks and has its line at the top."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-    lines: tuple[str, ...]
-    kind: str  # one of PARTS
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Blocks, frames before what is in them, and the ways between: the corners of each, its last on a border."""
-
-    title: str
-    caption: str
-    blocks: Sequence[Block]
-    ways: Sequence[Sequence[Point]]
-
-    @property
-    def size(self) -> Point:
-        """How many cells it takes, across and down."""
-        return max(block.x + block.width for block in self.blocks), max(b.y + b.height for b in self.blocks)
-
-
-def _heading_for(start: Point, end: Point) -> Point:
-    """The step that leads from one point to another in the same row or column."""
-    return (end[0] > start[0]) - (end[0] < start[0]), (end[1] > start[1]) - (end[1] < start[1])
-
-
-def plan(figure: Figure) -> list[Text]:
-    """The figure as lines for a terminal. Lines that meet join, since a cell sums up the arms it has."""
-    arms: dict[Point, int] = {}
-    cells: dict[Point, tuple[str, str]] = {}  # sign and style
-
-    def wire(start: Point, end: Point, style: str) -> None:
-        (x, y), (dx, dy) = start, _heading_for(start, end)
-        while (x, y) != end:
-            for place, arm in (((x, y), (dx, dy)), ((x + dx, y + dy), (-dx, -dy))):
-                arms[place] = arms.get(place, 0) | ARMS[arm]
-                cells[place] = WIRES[arms[place]], style
-            x, y = x + dx, y + dy
-
-    for x, y, width, height, lines, kind in figure.blocks:
-        right, bottom = x + width - 1, y + height - 1
-        corners = ((x, y), (right, y), (right, bottom), (x, bottom))
-        for start, end in zip(corners, (*corners[1:], corners[0]), strict=True):
-            wire(start, end, PARTS[kind][1])
-    for way in figure.ways:
-        for start, end in pairwise(way):
-            dx, dy = _heading_for(start, end)
-            before = end[0] - dx, end[1] - dy
-            wire(start, before if end == way[-1] else end, "default")
-            if end == way[-1]:
-                cells[before] = TIPS[dx, dy], "default"
-    for x, y, width, height, lines, kind in figure.blocks:
-        top = y + 1 if kind == "frame" else y + (height - len(lines)) // 2
-        for row, text in enumerate(lines, top):
-            for column, sign in enumerate(text, x + (width - len(text)) // 2):
-                cells[column, row] = sign, "default" if row > top else "bold"
-    across, down = figure.size
-    plain = [Text.assemble(*(cells.get((x, y), (" ", "")) for x in range(across)), no_wrap=True) for y in range(down)]
-    for line in plain:
-        line.rstrip()
-    return plain
-
-
-def lay_figure(figure: Figure) -> Page:
-    """The figure as a page: every cell so many pixels, lines through the middle of cells."""
-    across, down = figure.size
-    width = max(2 * MARGIN + across * ACROSS, 400)
-    boxes: list[Box] = []
-    labels: list[Label] = []
-    left, top = (width - across * ACROSS) // 2, _heading(labels, figure.title, figure.caption, width) + 14
-
-    def place(x: int, y: int) -> Point:
-        return left + x * ACROSS + ACROSS // 2, top + y * DOWN + DOWN // 2
-
-    for column, row, wide, high, lines, kind in figure.blocks:
-        (x, y), (w, h), fill = place(column, row), ((wide - 1) * ACROSS, (high - 1) * DOWN), PARTS[kind][0]
-        if kind == "frame":
-            boxes.append(Box(x, y, w, h, 10, "#c8cfd8", "edge"))
-        boxes.append(Box(x + 1, y + 1, w - 2, h - 2, 9 if kind == "frame" else 5, fill, kind))
-        baseline = y + 16.0 if kind == "frame" else y + h / 2 - 7.5 * (len(lines) - 1) + 4.5
-        for number, text in enumerate(lines):
-            size = 13 if number == 0 and kind != "frame" else 11
-            labels.append(Label(x + w / 2, baseline + 15 * number, text, size, INK, "middle"))
-    for way in figure.ways:
-        for start, end in pairwise(way):
-            (x, y), (u, v), (dx, dy) = place(*start), place(*end), _heading_for(start, end)
-            if end == way[-1]:  # the wire ends inside its tip
-                u, v = u - 6 * dx, v - 6 * dy
-                labels.append(Label(u + 1 * dx, v + 1 * dy + 3.5, TIPS[dx, dy], 9, WIRE, "middle"))
-            boxes.append(Box(min(x, u) - 1, min(y, v) - 1, abs(u - x) + 2, abs(v - y) + 2, 0, WIRE, "way"))
-    height = top + down * DOWN + MARGIN
-    return Page(width, height, boxes, labels, _sentence(figure.title), _sentence(figure.caption))

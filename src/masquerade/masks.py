@@ -106,9 +106,7 @@ def perm_masked(layout: Layout, perm_mask: Tensor, target_mapping: Tensor | None
         expected = torch.cat([expected, (~hidden).gather(1, token.unsqueeze(-1).expand(-1, -1, len(layout)))], dim=1)
     whole = join(parts)
     if not torch.equal(visible(whole, content.replace(kind=Kind.CONTENT)), expected):
-        raise LayoutError(
-            "This perm_mask is not that of an order: tokens have to become known group after group."
-        )
+        raise LayoutError("This perm_mask is not that of an order: tokens have to become known group after group.")
     return whole
 
 

@@ -74,9 +74,9 @@ def architectures(name: str, causal: str = "ForCausalLM") -> dict[str, tuple[str
     }
 
 
-def same_activation(config: Config) -> dict[str, str]:
+def same_activation(config: Config, usual: str = "gelu") -> dict[str, str]:
     """The language head uses the network's own activation."""
-    return {"lm_activation": config.get("hidden_act") or "gelu"}
+    return {"lm_activation": config.get("hidden_act") or usual}
 
 
 def _read(config: Config) -> dict[str, Any]:
