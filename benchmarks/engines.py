@@ -1,6 +1,6 @@
 """The two engines of the benchmark, and what they are given; run by families.py, one process each.
 
-python benchmarks/engines.py ours bert FOLDER
+python benchmarks/engines.py ours bert FOLDER THREADS
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-THREADS, VOCAB, SEED, IGNORE = 2, 8000, 7, -100
+VOCAB, SEED, IGNORE = 8000, 7, -100
 LAYERS, WIDTH, HEADS, FEEDFORWARD, LONGEST = 6, 384, 12, 1536, 512
 SETTINGS = {"8×128": (8, 128), "4×256": (4, 256)}  # rows and tokens of full batches; targets are a quarter as long
 MIXED = "mixed"  # the setting of sequences of many lengths
@@ -191,11 +191,11 @@ def labels(inputs: dict[str, Tensor]) -> Tensor:
 ENGINES = {"ours": ours, "theirs": theirs}
 
 
-def work(engine: str, name: str, folder: str) -> None:
+def work(engine: str, name: str, folder: str, threads: str) -> None:
     """A worker: reads what to do, a JSON line each, from stdin, and answers with a JSON line each on stdout."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no answer
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(int(threads))
     for setting in SETTINGS:
         full(FAMILIES[name], setting)  # made once, and not in inference mode
     model, batches = ENGINES[engine](FAMILIES[name], folder)
@@ -225,10 +225,10 @@ def work(engine: str, name: str, folder: str) -> None:
     for line in sys.stdin:
         order = json.loads(line)
         act, times = acts[order.pop("do")], order.pop("times", 1)
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         for _ in range(times):
             act(**order)
-        print(json.dumps((time.perf_counter() - start) / times), file=answers, flush=True)
+        print(json.dumps([time.perf_counter() - start, time.process_time() - busy]), file=answers, flush=True)
 
 
 if __name__ == "__main__":

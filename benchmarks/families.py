@@ -29,27 +29,36 @@ from rich.table import Table
 
 TOLERANCE = 1e-4  # how far apart the two engines' logits may be
 SECONDS = 0.6  # a turn repeats its pass until it has taken about this long
+TRIES = 3  # at most so many times the rounds asked for are tried to get quiet ones
+QUIET = 0.1  # … which are those where other programs had at most this share of the machine
+STATISTICS = Path("/proc/stat")
+CORES = os.cpu_count() or 1
 ENGINE = Path(__file__).parent / "engines.py"
 
 
 class Worker:
     """One engine in a process of its own."""
 
-    def __init__(self, engine: str, name: str, folder: str) -> None:
-        command = [sys.executable, str(ENGINE), engine, name, folder]
+    def __init__(self, engine: str, name: str, folder: str, threads: int, clock: str) -> None:
+        command = [sys.executable, str(ENGINE), engine, name, folder, str(threads)]
         quiet = os.environ | {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it lives as long as the worker)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=quiet
         )
-        self.attention = self._answer()
+        self.clock, self.attention = clock, self._answer()
 
-    def ask(self, **order: Any) -> float:
-        """Have something done; how many seconds it took."""
+    def ask(self, **order: Any) -> tuple[float, float]:
+        """Have something done; how many seconds it took, and what share of the machine others had meanwhile, if that
+        makes a difference."""
         assert self.process.stdin
+        before = busy()
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
-        return self._answer()
+        seconds, own = self._answer()
+        if self.clock == "cpu":
+            return own, 0.0
+        return seconds, max(0.0, busy() - before - own) / seconds / CORES
 
     def stop(self) -> None:
         """No more orders: the worker ends by itself."""
@@ -64,11 +73,29 @@ class Worker:
         return json.loads(line)
 
 
+def busy() -> float:
+    """How many seconds all cores together have worked since the machine began, where it says so."""
+    if not STATISTICS.exists():
+        return 0.0
+    user, nice, system, _, _, *rest = map(int, STATISTICS.read_text().splitlines()[0].split()[1:9])
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for_quiet() -> None:
+    """Begin when nobody else computes; but do not wait for ever."""
+    for _ in range(20):
+        before = busy()
+        time.sleep(0.25)
+        if (busy() - before) / 0.25 / CORES <= QUIET:
+            return
+
+
 def save_reference(family: Family, folder: str) -> None:
     """A reference model of random weights, saved for both engines to load."""
     import transformers
 
     transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
     torch.manual_seed(SEED)
     config = getattr(transformers, family.config)(vocab_size=VOCAB, **family.size)
     getattr(transformers, family.model)(config).save_pretrained(folder)
@@ -88,30 +115,38 @@ def same_logits(workers: dict[str, Worker], setting: str, folder: str) -> float:
 
 
 def measure(workers: dict[str, Worker], do: str, setting: str, count: int, rounds: int) -> dict[str, Any]:
-    """Rounds in which both engines do the same thing one after the other, by turns the one or the other first."""
-    warm = max(worker.ask(do=do, setting=setting) for worker in workers.values())
+    """Rounds in which both engines do the same thing one after the other, by turns the one or the other first.
+    A round in which other programs computed too does not count, unless there are not enough quiet ones."""
+    warm, _ = max(worker.ask(do=do, setting=setting) for worker in workers.values())
     times = max(1, round(SECONDS / warm))
-    taken: dict[str, list[float]] = {engine: [] for engine in workers}
-    for turn in range(rounds):
-        for engine in list(workers)[:: 1 if turn % 2 else -1]:
-            time.sleep(0.02)  # the other one's threads go to sleep
-            taken[engine].append(workers[engine].ask(do=do, setting=setting, times=times))
-    ratios = [b / a for a, b in zip(taken["ours"], taken["theirs"], strict=True)]
+    tried: list[dict[str, Any]] = []
+    while sum(each["others"] <= QUIET for each in tried) < rounds and len(tried) < TRIES * rounds:
+        if workers["ours"].clock == "wall":
+            wait_for_quiet()
+        taken: dict[str, Any] = {"others": 0.0}
+        for engine in list(workers)[:: 1 if len(tried) % 2 else -1]:
+            seconds, others = workers[engine].ask(do=do, setting=setting, times=times)
+            taken |= {engine: seconds / times, "others": max(taken["others"], others)}
+        tried.append(taken)
+    kept = sorted(tried, key=lambda each: each["others"])[:rounds]
+    ratios = [each["theirs"] / each["ours"] for each in kept]
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
-    speeds = {engine: count / median(seconds) for engine, seconds in taken.items()}
-    return {"do": do, "setting": setting, "ratio": median(ratios), "low": low, "high": high, **speeds}
+    speeds = {engine: count / median(each[engine] for each in kept) for engine in workers}
+    noise = {"others": max(each["others"] for each in kept), "dropped": len(tried) - len(kept)}
+    return {"do": do, "setting": setting, "ratio": median(ratios), "low": low, "high": high, **speeds, **noise}
 
 
-def compare(name: str, rounds: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def compare(name: str, chosen: argparse.Namespace, progress: Callable[[str], None]) -> list[dict[str, Any]]:
     """Everything that is measured of one family."""
     family, results = FAMILIES[name], []
     with tempfile.TemporaryDirectory() as folder:
         save_reference(family, folder)
-        workers = {engine: Worker(engine, name, folder) for engine in ENGINES}
+        workers = {engine: Worker(engine, name, folder, chosen.threads, chosen.clock) for engine in ENGINES}
         for setting in (*SETTINGS, *([MIXED] if family.mixed else [])):
             apart = same_logits(workers, setting, folder)
             for do in ("forward", "backward"):
                 progress(f"{name} {setting} {do}")
+                rounds = (chosen.rounds + 1) // 2 if setting == MIXED else chosen.rounds  # a mixed pass is long
                 result = measure(workers, do, setting, tokens(family, setting), rounds)
                 results.append({"family": name, "attention": workers["theirs"].attention, "apart": apart, **result})
         for worker in workers.values():
@@ -123,7 +158,7 @@ def table(results: list[dict[str, Any]]) -> Table:
     """Tokens a second of both, and how many times faster ours is: the median and the middle half of the rounds."""
     shown = Table("family", "setting", "theirs uses", title="tokens a second: ours, theirs, and ours/theirs")
     for what in ("forward", "forward+backward"):
-        for column in (f"{what}\nours", "theirs", "ratio"):
+        for column in (f"{what}\nours", "theirs", "ours/theirs"):
             shown.add_column(column, justify="right")
     for there, back in zip(results[::2], results[1::2], strict=True):
         cells = []
@@ -139,6 +174,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--families", default=",".join(FAMILIES), help="names with commas between them")
     parser.add_argument("--rounds", type=int, default=7, help="how often both engines take turns")
+    parser.add_argument("--threads", type=int, default=2, help="of each engine")
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu, with 1 thread, where other programs run too"
+    )
     parser.add_argument("--json", type=Path, help="write the results to this file too")
     chosen = parser.parse_args()
     names = chosen.families.split(",")
@@ -150,7 +189,7 @@ def main() -> None:
         steps = sum(2 * (len(SETTINGS) + FAMILIES[name].mixed) for name in names)
         task = progress.add_task("starting", total=steps)
         for name in names:
-            results += compare(name, chosen.rounds, lambda what: progress.update(task, advance=1, description=what))
+            results += compare(name, chosen, lambda what: progress.update(task, advance=1, description=what))
             if chosen.json:
                 chosen.json.write_text(json.dumps(results, indent=1))
     console.print(table(results))

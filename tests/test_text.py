@@ -12,6 +12,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from masquerade.errors import CheckpointError, MasqueradeError
 from masquerade.text.chinese import is_wide, join_pieces
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.training import KINDS, train_tokenizer
 
 VOCABULARY = [
     "[PAD]",
@@ -120,3 +121,30 @@ def test_a_special_token_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nthe\n")
     with pytest.raises(MasqueradeError, match="has no mask token"):
         Tokenizer.load(tmp_path).special("mask")  # type: ignore[union-attr]
+
+
+TEXTS = ["The cat sat on the mat.", "北京是中国的首都。", "Cats and dogs run; 狗和猫在跑。"] * 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_is_trained_saved_and_reads_back_what_it_wrote(kind: str, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(iter(TEXTS), kind, 300 if kind == "bpe" else 100)
+    assert tokenizer.tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    assert again is not None
+    for text in ("the cat runs; 北京在跑。", "a [MASK] sat"):
+        ids = again.encode(text, specials=True)
+        assert ids == tokenizer.encode(text, specials=True)
+        assert (ids[0], ids[-1]) == (2, 3)
+        assert ids.count(4) == text.count("[MASK]")
+    assert again.decode(again.encode("The cats run;北京在跑。")) == "the cats run;北京在跑。"
+
+
+def test_a_vocabulary_that_cannot_be_made_is_one_sentence() -> None:
+    with pytest.raises(MasqueradeError, match="no tokenizer of kind 'morse'"):
+        train_tokenizer(TEXTS, "morse")
+    with pytest.raises(MasqueradeError, match="has no room for words"):
+        train_tokenizer(TEXTS, "bpe", 5)
+    with pytest.raises(MasqueradeError, match="no text to make a vocabulary of"):
+        train_tokenizer([])

@@ -114,6 +114,45 @@ def models(
 
 
 @app.command()
+def pretrain(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file; recipes/ has examples.")],
+    changes: Annotated[list[str] | None, typer.Argument(help="key=value, for any key of the recipe.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+) -> None:
+    """Pretrain a model with any objective, as a recipe says.
+
+    Several processes: torchrun --nproc-per-node 2 -m masquerade pretrain RECIPE
+
+    [dim]masquerade pretrain recipes/mlm.toml steps=500 model.layers=4[/dim]
+    """
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import read_recipe
+
+    Run(read_recipe(recipe, changes or []), resume).train()
+
+
+@app.command()
+def vocab(
+    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
+    out: Annotated[Path, typer.Option(help="The folder for the tokenizer's files.")],
+    kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram or characters.")] = "wordpiece",
+    size: Annotated[int, typer.Option(help="How many tokens, special ones included.")] = 8000,
+    lowercase: Annotated[bool, typer.Option(help="Fold capitals and accents.")] = True,
+) -> None:
+    """Train a tokenizer on your own texts.
+
+    [dim]masquerade vocab corpus.txt --kind wordpiece --size 8000 --out my-vocab[/dim]
+    """
+    from masquerade.data.tokens import read_documents
+    from masquerade.text.training import train_tokenizer
+
+    documents = (document for source in texts for document in read_documents(source))
+    tokenizer = train_tokenizer(documents, kind, size, lowercase)
+    tokenizer.save(out)
+    print(f"{out}: {kind}, {len(tokenizer):,} tokens")
+
+
+@app.command()
 def convert(
     source: Annotated[str, typer.Argument(help="A model's folder, TensorFlow checkpoint or hub id.")],
     target: Annotated[Path, typer.Argument(help="The folder to write: config.json, model.safetensors, tokenizer.")],

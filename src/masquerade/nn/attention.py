@@ -49,9 +49,11 @@ class Attention(nn.Module):
             query = view.turn(query)
         dropout, bias = self.dropout if self.training else 0.0, view.bias
         if self.relation is not None:
-            bias = bias + self.relation.scores(query, view) * self.scale
+            asked = self.relation.scores(query, view) * self.scale
+            bias = asked if bias is None else bias + asked
         if isinstance(self.relation, Nezha):  # the only scheme that needs the weights themselves
-            weights = F.softmax(query @ key.transpose(-1, -2) * self.scale + bias, dim=-1)
+            scores = query @ key.transpose(-1, -2) * self.scale
+            weights = F.softmax(scores if bias is None else scores + bias, dim=-1)
             weights = F.dropout(weights, dropout, self.training)
             mixed = weights @ value + self.relation.values(weights, view)
         else:

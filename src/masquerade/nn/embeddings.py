@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from masquerade.errors import LayoutError
 from masquerade.layout import Kind, Layout
@@ -35,11 +36,11 @@ class Words(nn.Module):
             x = torch.where((layout.kind == Kind.QUERY).unsqueeze(-1), self.query, x)
         return x if self.scale is None else x * self.scale
 
-    def likeness(self, x: Tensor) -> Tensor:
+    def likeness(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, embedding) → (…, vocab)"""
         if self.project is not None:
             x = x @ self.project.weight
-        return x @ self.table.weight.T
+        return F.linear(x, self.table.weight, bias)
 
 
 class Embeddings(nn.Module):

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from masquerade.nn.activations import ACTIVATIONS
 from masquerade.nn.norms import norm
 from masquerade.nn.spec import Spec
 
-Likeness = Callable[[Tensor], Tensor]  # how much a vector is like each word of the token table
+Likeness = Callable[[Tensor, Tensor | None], Tensor]  # how much a vector is like each word, plus the words' biases
 
 SENTENCE = ("classify", "pair")  # heads that read the first token of a document
 
@@ -50,8 +51,7 @@ class Language(nn.Module):
             x = self.norm(self.activation(self.dense(x)))
         if self.scale is not None:
             x = x * self.scale
-        scores: Tensor = likeness(x) if self.decoder is None else self.decoder(x)
-        return scores if self.bias is None else scores + self.bias
+        return likeness(x, self.bias) if self.decoder is None else F.linear(x, self.decoder.weight, self.bias)
 
 
 class Adaptive(nn.Module):
@@ -66,7 +66,7 @@ class Adaptive(nn.Module):
 
     def forward(self, x: Tensor, likeness: Likeness) -> Tensor:
         """(…, width) → log-probabilities (…, vocab)"""
-        frequent, *rare = torch.split(likeness(x) + self.bias, self.sizes, dim=-1)
+        frequent, *rare = torch.split(likeness(x, self.bias), self.sizes, dim=-1)
         top = torch.cat([frequent, self.clusters(x)], dim=-1).log_softmax(-1)
         parts = [top[..., : self.sizes[0]]]
         for index, scores in enumerate(rare):
@@ -94,7 +94,7 @@ class Boundary(nn.Module):
         x = torch.cat([left, right, self.place(place)], dim=-1)
         x = self.first_norm(self.activation(self.first(x)))
         x = self.second_norm(self.activation(self.second(x)))
-        return likeness(x) + self.bias
+        return likeness(x, self.bias)
 
 
 class Activation(nn.Module):

@@ -88,10 +88,7 @@ class Model(nn.Module):
 
     def head(self, name: str, states: Tensor) -> Tensor:
         """One head over hidden states wherever they come from: (…, width) → (…, scores)."""
-        if name not in self.heads:
-            held = ", ".join(f"'{head}'" for head in self.heads) or "no head at all"
-            raise MasqueradeError(f"This model has no '{name}' head; it has {held}.")
-        head = self.heads[name]
+        head = self._held(name)
         if name == "lm":
             out: Tensor = head(states, self.words.likeness)
         elif self.pooler is not None and (name == "pair" or (name == "classify" and self.spec.pooled)):
@@ -100,10 +97,17 @@ class Model(nn.Module):
             out = head(self.dropout(states))
         return out
 
+    def _held(self, name: str) -> nn.Module:
+        """A head by name, or a sentence about those there are."""
+        if name not in self.heads:
+            held = ", ".join(f"'{head}'" for head in self.heads) or "no head at all"
+            raise MasqueradeError(f"This model has no '{name}' head; it has {held}.")
+        return self.heads[name]
+
     def boundary_scores(self, states: Tensor, left: Tensor, right: Tensor, place: Tensor) -> Tensor:
         """SpanBERT's head for words inside spans: states (rows, n, width); left and right, the flat indices into
         (rows · n) of the tokens just outside of the word's span, and its place in it, each (m,) → (m, vocab)."""
-        head, flat = self.heads["boundary"], states.flatten(0, 1)
+        head, flat = self._held("boundary"), states.flatten(0, 1)
         if not isinstance(head, Boundary):
             raise TypeError("the 'boundary' head is a Boundary")
         out: Tensor = head(flat[left], flat[right], place, self.words.likeness)

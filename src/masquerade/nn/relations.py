@@ -16,9 +16,9 @@ from masquerade.nn.spec import Spec
 class View:
     """What the rows of one pass see of its keys: worked out once, shared by all layers."""
 
-    bias: Tensor  # (rows, 1 or heads, q, k), added to the scores
+    bias: Tensor | None  # (rows or 1, heads or 1, q, k), added to the scores; None where everybody sees everybody
     blind: Tensor | None = None  # (rows, 1, q, 1), which rows see nothing at all, where there are such
-    distance: Tensor | None = None  # (rows, q, k), key position minus query position, where a scheme asks for it
+    distance: Tensor | None = None  # (rows or 1, q, k), key position minus query position, where a scheme asks for it
     differs: Tensor | None = None  # (rows, q, k), is the key of another segment? where a scheme asks for it
     turn: Turn | None = None  # how to turn this pass's queries and keys, under rotary positions
 
@@ -46,7 +46,7 @@ class Nezha(nn.Module):
         """(rows, heads, q, d) → what a query asks of each key's distance, (rows, heads, q, k). It is asked once about
         every distance there is, not once about every key."""
         asked = query @ self.table.T
-        return asked.gather(-1, self._index(view).expand(-1, query.shape[1], -1, -1))
+        return asked.gather(-1, self._index(view).expand(*query.shape[:2], -1, -1))
 
     def values(self, weights: Tensor, view: View) -> Tensor:
         """Attention weights (rows, heads, q, k) → the mean distance vector, (rows, heads, q, d): the weights are
@@ -87,7 +87,7 @@ class TransformerXL(nn.Module):
         waves = sinusoids(behind.clamp(-self.limit, self.limit), self.width, halves=True).to(query.dtype)
         places = self.net(waves).view(len(behind), *self.position_bias.shape).permute(1, 2, 0)
         asked = (query + self.position_bias.unsqueeze(1)) @ places  # (rows, heads, q, distances)
-        index = (view.distance - least).unsqueeze(1).expand(-1, query.shape[1], -1, -1)
+        index = (view.distance - least).unsqueeze(1).expand(*query.shape[:2], -1, -1)
         scores: Tensor = asked.gather(-1, index)
         if self.segments is not None and self.segment_bias is not None and view.differs is not None:
             same, other = ((query + self.segment_bias.unsqueeze(1)) @ self.segments.permute(1, 2, 0)).unbind(-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from masquerade.layout import Layout, additive, visible
 from masquerade.nn.attention import Attention, KeyValues
@@ -79,6 +80,7 @@ class Stack(nn.Module):
         self.asks_segment = spec.segment_relation
         self.turns = spec.head_width if "rotary" in spec.positions else None
         self.norm = norm(spec) if spec.final_norm else None
+        self.recompute = False  # gradient checkpointing: layers are run again for the backward pass
         if spec.share_biases:
             self._share_biases()
 
@@ -93,9 +95,11 @@ class Stack(nn.Module):
             sources = (cache.source if cache is not None else []) or self._sources(source)
         kept = []
         for step, index in enumerate(self.order):
-            x, pair = self.layers[index](
-                x, view, past[step] if past else None, source_view, sources[step] if sources else None
-            )
+            inputs = (x, view, past[step] if past else None, source_view, sources[step] if sources else None)
+            if self.recompute and self.training:
+                x, pair = checkpoint(self.layers[index], *inputs, use_reentrant=False)
+            else:
+                x, pair = self.layers[index](*inputs)
             if cache is not None:
                 kept.append(pair)
         if cache is not None:
@@ -112,9 +116,10 @@ class Stack(nn.Module):
         seen = _seeing(queries, keys, like)
         bias, distance, differs, turn = seen.bias, None, None, None
         if self.asks_distance:
-            distance = keys.position.unsqueeze(-2) - queries.position.unsqueeze(-1)
+            distance = _distance(queries, keys)
         if self.buckets is not None and distance is not None:
-            bias = bias + self.buckets(distance)
+            near = self.buckets(distance)
+            bias = near if bias is None else bias + near
         if self.asks_segment:
             differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
         if self.turns is not None:
@@ -138,5 +143,15 @@ def _seeing(queries: Layout, keys: Layout, like: Tensor) -> View:
     """Who sees whom by the rule, and which rows see nothing at all: the first word of an order is asked of nothing,
     and must not learn from what it does not see."""
     seen = visible(queries, keys)
+    if bool(seen.all()):
+        return View(None)  # attention is fastest without a mask
     blind = (queries.real & ~seen.any(-1))[:, None, :, None]
     return View(additive(seen, like.dtype), blind if bool(blind.any()) else None)
+
+
+def _distance(queries: Layout, keys: Layout) -> Tensor:
+    """Key position minus query position, (rows, q, k); one row of it where all rows are numbered alike."""
+    q, k = queries.position, keys.position
+    if bool((q == q[:1]).all()) and bool((k == k[:1]).all()):
+        q, k = q[:1], k[:1]
+    return k.unsqueeze(-2) - q.unsqueeze(-1)

@@ -81,6 +81,10 @@ class Tokenizer:
                 text = text.replace(name, own)
         return list(self.backend.encode(text, add_special_tokens=specials).ids)
 
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts at once, without special tokens."""
+        return [list(encoding.ids) for encoding in self.backend.encode_batch(list(texts), add_special_tokens=False)]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The token of each id, as the vocabulary spells it."""
         return [self.backend.id_to_token(int(number)) or "" for number in ids]

@@ -1,0 +1,1 @@
+"""Corpora: text in, packed rows of examples out."""

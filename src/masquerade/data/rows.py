@@ -1,0 +1,112 @@
+"""Examples into rows, rows into batches: packed without padding between, the same for any number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from masquerade.data.tokens import Tokens
+from masquerade.layout import IGNORE, Layout, batch
+from masquerade.masks import pack
+from masquerade.objectives.base import Example, Objective, Terms, chance
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of packed examples, and what they predict besides words."""
+
+    layout: Layout  # (rows, n)
+    source: Layout | None = None
+    pair: Tensor | None = None  # (documents,), in the order of ``layout.first``
+    spans: Tensor | None = None  # (m, 3), flat indices into (rows · n) of the tokens around, and the place
+    spans_label: Tensor | None = None  # (m,)
+    weight: Tensor | None = None  # (rows, n), how much each label counts, where that differs
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch on another device."""
+        moved: dict[str, Any] = {
+            name: None if value is None else value.to(device) for name, value in vars(self).items()
+        }
+        return Batch(**moved)
+
+    @property
+    def tokens(self) -> int:
+        """How many real tokens the network reads."""
+        return int(self.layout.real.sum()) + (0 if self.source is None else int(self.source.real.sum()))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in its data a run is: how many passes over it are finished, and which piece comes next."""
+
+    epoch: int = 0
+    piece: int = 0
+
+
+class Rows:
+    """An endless stream of rows: pieces of the corpus in a new order each epoch, each made an example by its own
+    chance, packed as they come. The stream depends on the seed alone, and can be taken up at any place."""
+
+    def __init__(self, tokens: Tokens, objective: Objective, terms: Terms, *, length: int, row: int, seed: int) -> None:
+        self.tokens, self.objective, self.terms = tokens, objective, terms
+        self.pieces = tokens.pieces(length - 2)
+        self.row, self.seed = row, seed
+
+    def __call__(self, place: Place) -> Iterator[tuple[list[Example], Place]]:
+        """Rows from a place on, each with the place behind it; a row never spans two epochs."""
+        while True:
+            order = self._order(place.epoch)
+            waiting: list[Example] = []
+            size = 0
+            for index in range(place.piece, len(order)):
+                example = self.example(place.epoch, int(order[index]))
+                length = max(len(example.layout), 0 if example.source is None else len(example.source))
+                if waiting and size + length > self.row:
+                    yield waiting, Place(place.epoch, index)
+                    waiting, size = [], 0
+                waiting.append(example)
+                size += length
+            place = Place(place.epoch + 1, 0)
+            if waiting:
+                yield waiting, place
+
+    def example(self, epoch: int, number: int) -> Example:
+        """The example of one piece in one epoch."""
+        start, end = self.pieces[number]
+        ids = [self.terms.cls, *self.tokens.ids[start:end].tolist(), self.terms.sep]
+        return self.objective(ids, chance(self.seed, epoch, number))
+
+    def _order(self, epoch: int) -> Sequence[int]:
+        order: list[int] = chance(self.seed, epoch, len(self.pieces)).permutation(len(self.pieces)).tolist()
+        return order
+
+
+def collate(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Batch:
+    """Rows of examples as one batch."""
+    layout = batch([pack([example.layout for example in row]) for row in rows], pad_id)
+    sources = [[example.source for example in row if example.source is not None] for row in rows]
+    source = batch([pack(row) for row in sources], pad_id) if any(sources) else None
+    pairs = [example.pair for row in rows for example in row if example.pair is not None]
+    spans, labels = [], []
+    weights = torch.ones(layout.ids.shape)
+    for number, row in enumerate(rows):
+        before = 0
+        for example in row:
+            weights[number, before : before + len(example.layout)] = example.weight
+            if example.spans is not None:
+                offset = torch.tensor([number * len(layout) + before] * 2 + [0])
+                spans.append(example.spans + offset)
+                labels.append(example.layout.label[example.layout.label != IGNORE])
+            before += len(example.layout)
+    return Batch(
+        layout,
+        source,
+        pair=torch.tensor(pairs) if pairs else None,
+        spans=torch.cat(spans) if spans else None,
+        spans_label=torch.cat(labels) if labels else None,
+        weight=None if bool((weights == 1).all()) else weights,
+    )

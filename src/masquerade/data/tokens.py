@@ -1,0 +1,131 @@
+"""A corpus, tokenised once: every document's ids in one memory-mapped file, whatever format it came in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade.errors import MasqueradeError
+from masquerade.files import read_json
+from masquerade.text.tokenizer import Tokenizer
+
+Ids = NDArray[np.uint32]
+BATCH = 1000  # documents tokenised at a time
+
+FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Documents as ids, read from disk as they are needed."""
+
+    ids: Ids  # all documents behind one another
+    ends: NDArray[np.int64]  # where each document ends
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return len(self.ends)
+
+    def __getitem__(self, number: int) -> Ids:
+        """The ids of one document."""
+        return self.ids[0 if number == 0 else self.ends[number - 1] : self.ends[number]]
+
+    def pieces(self, length: int) -> NDArray[np.int64]:
+        """Documents cut into pieces of at most ``length`` tokens: (pieces, 2), the start and end of each in ``ids``.
+        A document is cut into equal parts, so that no piece is a mere remainder."""
+        starts = np.concatenate([[0], self.ends[:-1]])
+        cut: list[tuple[int, int]] = []
+        for start, end in zip(starts.tolist(), self.ends.tolist(), strict=True):
+            parts = -(-(end - start) // length)
+            bounds = [start + (end - start) * part // parts for part in range(parts + 1)] if parts else []
+            cut += list(pairwise(bounds))
+        return np.array(cut, dtype=np.int64).reshape(-1, 2)
+
+
+def read_documents(source: str, field: str = "text") -> Iterator[str]:
+    """The documents of a file (text, where a blank line ends a document; JSON lines; Parquet) or of a hub data set."""
+    from datasets import load_dataset
+    from datasets.utils import logging as datasets_logging
+
+    datasets_logging.disable_progress_bar()
+    path = Path(source).expanduser()
+    options: dict[str, Any] = {"streaming": True, "split": "train"}
+    if path.is_file():
+        if path.suffix not in FORMATS:
+            raise MasqueradeError(f"{path} is no corpus that can be read; give {', '.join(FORMATS)} files.")
+        kind = FORMATS[path.suffix]
+        extra = {"sample_by": "paragraph"} if kind == "text" else {}
+        records = load_dataset(kind, data_files=str(path), **extra, **options)
+    elif source.startswith((".", "/", "~")) or path.suffix in FORMATS:
+        raise MasqueradeError(f"There is no corpus at '{source}'; check the path.")
+    else:
+        try:
+            records = load_dataset(source, **options)
+        except Exception as error:
+            raise MasqueradeError(f"'{source}' is no file here, and no data set to be had from the hub.") from error
+    for record in records:
+        if field not in record:
+            raise MasqueradeError(f"The records of {source} have no '{field}'; name the field that holds the text.")
+        text = (record[field] or "").strip()
+        if text:
+            yield text
+
+
+def prepare(sources: Sequence[str], tokenizer: Tokenizer, folder: Path, field: str = "text") -> Tokens:
+    """Tokenise the sources into ``folder``, or find that this has been done: the same files, the same tokenizer."""
+    mark = _mark(sources, tokenizer, field)
+    if (folder / "done.json").is_file() and read_json(folder / "done.json").get("mark") == mark:
+        return _open(folder)
+    fresh = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    ends: list[int] = []
+    total = 0
+    with open(fresh / "ids.bin", "wb") as file:
+        for source in sources:
+            for ids in _encoded(read_documents(source, field), tokenizer):
+                np.array(ids, dtype=np.uint32).tofile(file)
+                total += len(ids)
+                ends.append(total)
+    if not total:
+        shutil.rmtree(fresh)
+        raise MasqueradeError(f"There is no text in {', '.join(sources)}; a corpus needs at least one document.")
+    np.save(fresh / "ends.npy", np.array(ends, dtype=np.int64))
+    (fresh / "done.json").write_text(json.dumps({"mark": mark, "documents": len(ends), "tokens": total}))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(fresh, folder)
+    return _open(folder)
+
+
+def _encoded(texts: Iterator[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """The ids of texts, a batch at a time, without special tokens."""
+    waiting: list[str] = []
+    for text in texts:
+        waiting.append(text)
+        if len(waiting) == BATCH:
+            yield from tokenizer.encode_all(waiting)
+            waiting = []
+    yield from tokenizer.encode_all(waiting)
+
+
+def _open(folder: Path) -> Tokens:
+    return Tokens(np.memmap(folder / "ids.bin", dtype=np.uint32, mode="r"), np.load(folder / "ends.npy"))
+
+
+def _mark(sources: Sequence[str], tokenizer: Tokenizer, field: str) -> str:
+    """What a prepared corpus depends on, as a hash: sources with their sizes and times, and the tokenizer."""
+    facts: list[object] = [field]
+    for source in sources:
+        path = Path(source).expanduser()
+        facts.append((source, path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else source)
+    return hashlib.sha256((json.dumps(facts) + tokenizer.backend.to_str()).encode()).hexdigest()

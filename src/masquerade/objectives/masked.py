@@ -1,0 +1,58 @@
+"""BERT's masked words, and the ways to choose them: single tokens, whole words, entities, n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from masquerade.layout import IGNORE
+from masquerade.masks import bidirectional
+from masquerade.objectives.base import Example, Rng, Terms
+
+Units = Callable[[Sequence[int]], list[list[int]]]  # groups of indices that are masked together
+
+
+def corrupt(ids: Sequence[int], chosen: Sequence[int], terms: Terms, rng: Rng) -> tuple[list[int], list[int]]:
+    """BERT's noise at the chosen indices: eight of ten become [MASK], one any word, one stays. Gives the shown ids and
+    the labels."""
+    shown, label = list(ids), [IGNORE] * len(ids)
+    for index in chosen:
+        label[index] = ids[index]
+        fate = rng.random()
+        if fate < 0.8:
+            shown[index] = terms.mask
+        elif fate < 0.9:
+            shown[index] = terms.draw(rng)
+    return shown, label
+
+
+def pick(units: list[list[int]], budget: int, rng: Rng) -> list[int]:
+    """Whole units in any order until the budget of tokens is spent; one that would overspend it is passed over. At
+    least one unit is picked if there is any."""
+    chosen: list[int] = []
+    for number in rng.permutation(len(units)):
+        unit = units[number]
+        if not chosen or len(chosen) + len(unit) <= budget:
+            chosen += unit
+        if len(chosen) >= budget:
+            break
+    return sorted(chosen)
+
+
+@dataclass(frozen=True)
+class MaskedWords:
+    """Masks a share of the tokens and predicts them from all the others.
+
+    ``units`` says which tokens are masked together: single tokens if not given, whole words with ``terms.words``,
+    or any other grouping (entities, words of a Chinese segmenter).
+    """
+
+    terms: Terms
+    rate: float = 0.15
+    units: Units | None = None
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        units = [[index] for index in self.terms.maskable(ids)] if self.units is None else self.units(ids)
+        budget = max(1, round(self.rate * len(self.terms.maskable(ids))))
+        shown, label = corrupt(ids, pick(units, budget, rng), self.terms, rng)
+        return Example(bidirectional(shown).replace(label=label))

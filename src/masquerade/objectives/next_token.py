@@ -1,0 +1,26 @@
+"""GPT: predict the next token; and the same from right to left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from masquerade.layout import IGNORE
+from masquerade.masks import backward, causal
+from masquerade.objectives.base import Example, Rng
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """Each token predicts the one behind it; the last predicts nothing."""
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        return Example(causal(ids).replace(label=[*ids[1:], IGNORE]))
+
+
+@dataclass(frozen=True)
+class PreviousToken:
+    """Each token predicts the one before it; the first predicts nothing."""
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        return Example(backward(ids).replace(label=[IGNORE, *ids[:-1]]))

@@ -1,0 +1,91 @@
+"""PEGASUS: the most telling sentences are taken out of a document, and the decoder writes them, like a summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from masquerade.errors import MasqueradeError
+from masquerade.masks import bidirectional
+from masquerade.objectives.bart import written
+from masquerade.objectives.base import Example, Rng, Terms, choose
+from masquerade.objectives.units import sentences
+
+Bag = Counter[int]  # how often each word occurs
+
+STRATEGIES = ("ind-orig", "ind-uniq", "seq-orig", "seq-uniq", "random", "lead")
+
+
+def rouge1(chosen: Bag, whole: Bag, unique: bool = False) -> float:
+    """ROUGE-1 F1 of chosen sentences against the rest of their whole document: the words they share, twice, over the
+    words of both. A repeated word is shared as often as both have it; ``unique`` counts each word once a side."""
+    if unique:
+        shared = sum(whole[word] > count for word, count in chosen.items())
+        length = len(whole) + shared  # what both have stands on either side
+    else:
+        shared = sum(min(count, whole[word] - count) for word, count in chosen.items())
+        length = whole.total()
+    return 2 * shared / length if length else 0.0
+
+
+def independent(bags: Sequence[Bag], count: int, unique: bool) -> list[int]:
+    """The sentences that are each most like the rest of the document; of equals, the earlier."""
+    whole = sum(bags, Bag())
+    best = sorted(range(len(bags)), key=lambda number: (-rouge1(bags[number], whole, unique), number))
+    return sorted(best[:count])
+
+
+def sequential(bags: Sequence[Bag], count: int, unique: bool) -> list[int]:
+    """The sentences that together are most like the rest, found greedily: each time the one that helps most is added.
+    Unlike ``independent``, this does not take two sentences that say the same."""
+    whole, held, chosen = sum(bags, Bag()), Bag(), list[int]()
+    for _ in range(count):
+        left = [number for number in range(len(bags)) if number not in chosen]
+        chosen.append(max(left, key=lambda number: (rouge1(held + bags[number], whole, unique), -number)))
+        held += bags[chosen[-1]]
+    return sorted(chosen)
+
+
+@dataclass(frozen=True)
+class GapSentences:
+    """A share of the sentences is replaced, each by one ``gap`` token, and written by the decoder, in their order.
+
+    ``strategy`` says which: 'ind' scores each sentence by itself and 'seq' the chosen ones together, counting words as
+    ROUGE does ('orig') or each once ('uniq'); or 'random' ones, or the 'lead'. Sentences end at ``ends``; these marks
+    and special tokens do not count as words, as ROUGE counts no punctuation. Of two sentences or more, one is left.
+    ``start`` opens the decoder's input; PEGASUS takes its padding token, number 0.
+    """
+
+    terms: Terms
+    ends: frozenset[int]
+    gap: int
+    strategy: str = "ind-orig"
+    rate: float = 0.3
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise MasqueradeError(f"No strategy '{self.strategy}' chooses sentences; take {', '.join(STRATEGIES)}.")
+
+    def gaps(self, ids: Sequence[int], parts: Sequence[range], rng: Rng) -> list[int]:
+        """The numbers of the sentences to take out."""
+        count = min(max(1, round(self.rate * len(parts))), max(1, len(parts) - 1))
+        if self.strategy == "random":
+            return choose(range(len(parts)), count, rng)
+        if self.strategy == "lead":
+            return list(range(len(parts)))[:count]
+        hidden = self.terms.specials | self.ends
+        bags = [Counter(ids[index] for index in part if ids[index] not in hidden) for part in parts]
+        method, counting = self.strategy.split("-")
+        return {"ind": independent, "seq": sequential}[method](bags, count, counting == "uniq")
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        parts = sentences(ids, self.terms, self.ends)
+        source, target, place = list[int](), list[int](), 0
+        for number in self.gaps(ids, parts, rng) if parts else []:
+            part = parts[number]
+            source += [*ids[place : part.start], self.gap]
+            target += ids[part.start : part.stop]
+            place = part.stop
+        return Example(written(target, self.terms, self.start), source=bidirectional([*source, *ids[place:]]))

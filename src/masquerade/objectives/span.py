@@ -1,0 +1,90 @@
+"""SpanBERT: whole spans are masked, and predicted twice: where they stood, and from the two tokens around them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from masquerade.layout import IGNORE
+from masquerade.masks import bidirectional
+from masquerade.objectives.base import Example, Rng, Terms
+from masquerade.objectives.masked import Units
+
+PLACES = 20  # how many places inside a span the boundary objective tells apart
+
+
+def place(units: list[list[int]], length: int, taken: list[bool], rng: Rng, *, inside: bool = False) -> list[list[int]]:
+    """A run of that many neighbouring units, at any free place with the same chance; a shorter one where there is no
+    room left, none at all where there is not even room for one.
+
+    At least one token stays free between two runs, so that each has neighbours which are shown, and no special token
+    is inside a run. ``inside`` asks for a token on either side of it too: no run at the edge of the piece.
+    """
+    for count in range(min(length, len(units)), 0, -1):
+        for first in rng.permutation(len(units) - count + 1).tolist():
+            run = units[first : first + count]
+            left, right = run[0][0] - 1, run[-1][-1] + 1
+            whole = right - left - 1 == sum(map(len, run))
+            room = left >= 0 and right < len(taken) if inside else True
+            if whole and room and not any(taken[max(left, 0) : right + 1]):
+                return run
+    return []
+
+
+@dataclass(frozen=True)
+class MaskedSpans:
+    """Masks spans until a share of the tokens is masked, and predicts them.
+
+    A span begins anywhere and has a geometric number of words, cut off at ``longest``: short ones are common, ten words
+    are rare, 3.8 is the mean. All tokens of a span share one fate (shown as [MASK], as any words, or as they are), so
+    a span does not give itself away. The last span ends where the share is reached.
+
+    ``units`` says what a span is counted in: whole words (``terms.words``) if not given, or the words of a segmenter.
+    ``Example.spans`` has for every masked token, in reading order, the indices of the tokens just left and right of
+    its span and its place in it, from which the boundary objective predicts it.
+    """
+
+    terms: Terms
+    rate: float = 0.15
+    stop: float = 0.2  # the chance that a span ends behind each of its words
+    longest: int = 10
+    units: Units | None = None
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        shown, label, rows = list(ids), [IGNORE] * len(ids), []
+        for span in self._spans(ids, rng):
+            fate = rng.random()
+            for inner, index in enumerate(span):
+                label[index] = ids[index]
+                if fate < 0.8:
+                    shown[index] = self.terms.mask
+                elif fate < 0.9:
+                    shown[index] = self.terms.draw(rng)
+                rows.append([span[0] - 1, span[-1] + 1, min(inner, PLACES - 1)])
+        spans = torch.tensor(rows, dtype=torch.long).reshape(-1, 3)
+        return Example(bidirectional(shown).replace(label=label), spans=spans)
+
+    def _spans(self, ids: Sequence[int], rng: Rng) -> list[list[int]]:
+        """The indices of each masked span, in reading order."""
+        units = (self.units or self.terms.words)(ids)
+        budget = max(1, round(self.rate * len(self.terms.maskable(ids))))
+        taken, spans = [False] * len(ids), []
+        while (left := budget - sum(taken)) > 0:
+            span: list[int] = []
+            for unit in place(units, self._length(rng), taken, rng, inside=True):
+                span += unit if len(span) < left else []
+            if not span:
+                break
+            for index in span:
+                taken[index] = True
+            spans.append(span)
+        return sorted(spans)
+
+    def _length(self, rng: Rng) -> int:
+        """A geometric number from 1 to ``longest``: longer ones are not clipped but do not occur, as published."""
+        go = 1 - self.stop
+        drawn = math.log(1 - rng.random() * (1 - go**self.longest)) / math.log(go)
+        return min(1 + int(drawn), self.longest)

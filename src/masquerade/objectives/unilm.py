@@ -1,0 +1,72 @@
+"""UniLM: one network trained under four masks, always by filling blanks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from masquerade.masks import backward, bidirectional, causal, prefix
+from masquerade.objectives.base import Example, Rng, Terms
+from masquerade.objectives.masked import corrupt
+
+BOTH_WAYS, LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE_TO_TARGET = 0, 2, 3, 4  # the segment that each mask begins at
+MASKS = (BOTH_WAYS, BOTH_WAYS, SOURCE_TO_TARGET, SOURCE_TO_TARGET, LEFT_TO_RIGHT, RIGHT_TO_LEFT)  # equally likely
+
+
+@dataclass(frozen=True)
+class UnifiedWords:
+    """One of four masks for each piece: a third of the time everybody sees everybody, a third source and target, a
+    sixth each left to right and right to left. Under all of them a share of the tokens is masked, as BERT masks them,
+    and predicted where it stands, so that the same network learns to read and to write.
+
+    For source and target the piece is cut before one of its words, into [CLS] source [SEP] target [SEP] (one token
+    more than before); the end of the target can be masked like a word: that is how the network learns to stop.
+
+    Segments tell the masks apart, as published: 0, source and target 4 and 5, left to right 2, right to left 3. With
+    ``own_segments`` false they are those of a BERT: 0, and 1 for a target.
+    """
+
+    terms: Terms
+    rate: float = 0.15
+    several: float = 0.2  # how often two or three neighbours are masked together
+    own_segments: bool = True
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        mask = MASKS[int(rng.integers(len(MASKS)))]
+        shown, cut = self._cut(list(ids), rng) if mask == SOURCE_TO_TARGET else (list(ids), 0)
+        candidates = [*self.terms.maskable(shown), len(shown) - 1] if cut else self.terms.maskable(shown)
+        shown, label = corrupt(shown, self._grams(candidates, rng), self.terms, rng)
+        if mask == LEFT_TO_RIGHT:
+            layout = causal(shown)
+        elif mask == RIGHT_TO_LEFT:
+            layout = backward(shown)
+        elif cut:
+            layout = prefix(shown[:cut], shown[cut:])
+        else:
+            layout, mask = bidirectional(shown), BOTH_WAYS
+        return Example(layout.replace(label=label, segment=layout.segment + (mask if self.own_segments else 0)))
+
+    def _cut(self, ids: list[int], rng: Rng) -> tuple[list[int], int]:
+        """[CLS] source [SEP] target [SEP], and where the target begins; a piece of one word stays whole (0)."""
+        first, last = int(ids[:1] == [self.terms.cls]), len(ids) - int(ids[-1:] == [self.terms.sep])
+        body = ids[first:last]
+        starts = [word[0] for word in self.terms.words(body)[1:]]
+        if not starts:
+            return ids, 0
+        at = starts[int(rng.integers(len(starts)))]
+        return [self.terms.cls, *body[:at], self.terms.sep, *body[at:], self.terms.sep], at + 2
+
+    def _grams(self, candidates: list[int], rng: Rng) -> list[int]:
+        """Tokens to mask: mostly single ones, now and then two or three neighbours, until there are enough."""
+        free, chosen = set(candidates), list[int]()
+        share = max(1, round(self.rate * len(candidates)))
+        for start in rng.permutation(candidates).tolist() if candidates else []:
+            size = int(rng.integers(2, 4)) if rng.random() < self.several else 1
+            for index in range(start, start + size):
+                if index not in free or len(chosen) == share:
+                    break
+                free.remove(index)
+                chosen.append(index)
+            if len(chosen) == share:
+                break
+        return sorted(chosen)

@@ -1,0 +1,96 @@
+"""Tokenizers made from texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from masquerade.errors import MasqueradeError
+from masquerade.text.tokenizer import Tokenizer
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+KINDS = ("wordpiece", "bpe", "unigram", "characters")
+
+
+def train_tokenizer(
+    texts: Iterable[str], kind: str = "wordpiece", size: int = 8000, lowercase: bool = True
+) -> Tokenizer:
+    """A tokenizer for texts like these: word pieces (BERT; each Chinese character by itself), byte-level pairs (GPT-2),
+    unigrams (T5), or single characters."""
+    if kind not in KINDS:
+        raise MasqueradeError(f"There is no tokenizer of kind '{kind}'; choose from {', '.join(KINDS)}.")
+    if size <= len(SPECIALS):
+        raise MasqueradeError(f"A vocabulary of {size} has no room for words; give more than {len(SPECIALS)}.")
+    seen, some = _peek(texts)
+    if not some:
+        raise MasqueradeError("There is no text to make a vocabulary of.")
+    backend = _characters(seen, size, lowercase) if kind == "characters" else _trained(seen, kind, size, lowercase)
+    cls, sep = (("[CLS]", 2), ("[SEP]", 3))
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[cls, sep]
+    )
+    return Tokenizer(backend)
+
+
+def _trained(texts: Iterator[str], kind: str, size: int, lowercase: bool) -> Backend:
+    """One of the library's own kinds."""
+    trainer: trainers.Trainer
+    if kind == "wordpiece":
+        backend = Backend(models.WordPiece(unk_token="[UNK]"))
+        backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.decoder = decoders.WordPiece()
+        trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=SPECIALS, show_progress=False)
+    elif kind == "bpe":
+        backend = Backend(models.BPE())
+        backend.normalizer = normalizers.Lowercase() if lowercase else None
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size, special_tokens=SPECIALS, initial_alphabet=alphabet, show_progress=False
+        )
+    else:
+        backend = Backend(models.Unigram())
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+        )
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+        backend.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=size, special_tokens=SPECIALS, unk_token="[UNK]", show_progress=False
+        )
+    backend.train_from_iterator(texts, trainer)
+    return backend
+
+
+def _characters(texts: Iterator[str], size: int, lowercase: bool) -> Backend:
+    """The most frequent characters; anything else is unknown. Blanks are a character too."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update((text.lower() if lowercase else text).replace(" ", "▁"))
+    words = SPECIALS + [character for character, _ in counts.most_common(size - len(SPECIALS))]
+    backend = Backend(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.Sequence(
+        [*([normalizers.Lowercase()] if lowercase else []), normalizers.Replace(" ", "▁")]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    backend.decoder = decoders.Sequence([decoders.Fuse(), decoders.Replace("▁", " ")])
+    backend.add_special_tokens(SPECIALS)
+    return backend
+
+
+def _peek(texts: Iterable[str]) -> tuple[Iterator[str], bool]:
+    """The texts, and whether there are any."""
+    stream = iter(texts)
+    first = next(stream, None)
+
+    def again() -> Iterator[str]:
+        if first is not None:
+            yield first
+        yield from stream
+
+    return again(), first is not None

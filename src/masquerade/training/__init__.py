@@ -1,0 +1,1 @@
+"""Training: recipes, the loop, and checkpoints that survive anything."""

@@ -1,0 +1,72 @@
+"""How a run is going: a live line, a log, TensorBoard where it is installed, and a curve at the end."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from masquerade.training.store import Store
+
+
+class Report:
+    """The progress of a run, for people (on the main process) and for files."""
+
+    def __init__(self, store: Store, steps: int, done: int, shown: bool) -> None:
+        self.store, self.shown = store, shown
+        columns = (
+            TextColumn("step"), MofNCompleteColumn(), BarColumn(),
+            TextColumn("loss {task.fields[loss]}  {task.fields[speed]} tokens/s"), TimeRemainingColumn(),
+        )  # fmt: skip
+        self.progress = Progress(*columns, console=Console(stderr=True), disable=not shown)
+        self.task = self.progress.add_task("train", total=steps, completed=done, loss="…", speed="…")
+        self.board = _board(store) if shown else None
+        self.since, self.read = time.perf_counter(), 0.0
+
+    def __enter__(self) -> Report:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+        if self.board is not None:
+            self.board.close()
+
+    def advance(self, step: int, values: dict[str, float], log: bool) -> None:
+        """One step is done."""
+        self.read += values["tokens"]
+        spent = time.perf_counter() - self.since
+        speed = self.read / spent if spent else 0.0
+        self.progress.update(self.task, completed=step, loss=f"{values['loss']:.3f}", speed=f"{speed:,.0f}")
+        if log:
+            self.note(step, {name: values[name] for name in ("loss", "rate", "gradient")})
+
+    def note(self, step: int, values: dict[str, float]) -> None:
+        """Write values to the log, and to TensorBoard."""
+        if not self.shown:
+            return
+        self.store.record({"step": step, **values})
+        if self.board is not None:
+            for name, value in values.items():
+                self.board.add_scalar(name, value, step)
+        if "held_out" in values:
+            self.progress.console.print(f"step {step}: held-out loss {values['held_out']:.4f}")
+
+    def plot(self) -> None:
+        """Draw the loss curve beside the log."""
+        from masquerade.training.curve import save_curve
+
+        history = self.store.history()
+        series = {name: [(e["step"], e[name]) for e in history if name in e] for name in ("loss", "held_out")}
+        save_curve({name: points for name, points in series.items() if points}, self.store.folder / "loss.png")
+
+
+def _board(store: Store) -> Any:
+    """A TensorBoard writer, or None where that is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(store.folder / "tensorboard"))

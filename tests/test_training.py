@@ -1,0 +1,345 @@
+"""A trainer that can be trusted: the same losses after a crash, with more processes, and in smaller batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from masquerade import load
+from masquerade.data.rows import Place, Rows, collate
+from masquerade.data.tokens import prepare
+from masquerade.errors import MasqueradeError
+from masquerade.layout import visible
+from masquerade.objectives import OBJECTIVES, make_objective
+from masquerade.objectives.base import Terms
+from masquerade.text.tokenizer import Tokenizer
+from masquerade.training.loop import Run, factor
+from masquerade.training.recipe import Recipe, read_recipe
+from masquerade.training.store import Store
+
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "warm",
+    "mat",
+    "and",
+    "saw",
+    "two",
+    "dogs",
+    "run",
+    "by",
+    "old",
+    "red",
+    "house",
+    "near",
+    "blue",
+    "sea",
+    "北",
+    "京",
+    "是",
+    "首",
+    "都",
+    "。",
+    ".",
+]
+RECIPE = """
+objective = "mlm"
+length = 20
+row = 40
+rows = 4
+micro = 4
+steps = 12
+warmup = 3
+rate = 0.01
+log_every = 1
+save_every = 3
+evaluate_every = 6
+held_out_rows = 3
+
+[model]
+width = 16
+layers = 2
+heads = 2
+feedforward = 24
+longest = 40
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small corpus, a tokenizer and a recipe."""
+    home = tmp_path_factory.mktemp("training")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (home / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    order = torch.Generator().manual_seed(0)
+    lines = []
+    for _ in range(60):
+        start, count = torch.randint(len(WORDS), (2,), generator=order).tolist()
+        lines.append(" ".join(WORDS[(start + step) % len(WORDS)] for step in range(8 + count)))  # one follows another
+    (home / "text.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    (home / "text.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines), encoding="utf-8")
+    text = f'tokenizer = "{home}"\ntrain = ["{home / "text.txt"}"]\nheld_out = ["{home / "text.jsonl"}"]\n' + RECIPE
+    (home / "recipe.toml").write_text(text)
+    return home
+
+
+def recipe(home: Path, out: Path, *changes: str) -> Recipe:
+    return read_recipe(home / "recipe.toml", [f'out="{out}"', *changes])
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {entry["step"]: entry["loss"] for entry in Store(folder).history() if "loss" in entry}
+
+
+def rows_of(home: Path, objective: str = "mlm", seed: int = 1) -> Rows:
+    tokenizer = Tokenizer.load(home)
+    assert tokenizer is not None
+    terms = Terms.of(tokenizer)
+    tokens = prepare([str(home / "text.txt")], tokenizer, home / "tokens")
+    return Rows(
+        tokens,
+        make_objective(objective, tokenizer, {"sentinels": [5, 6, 7]} if objective == "t5" else {}),
+        terms,
+        length=20,
+        row=40,
+        seed=seed,
+    )
+
+
+def take(rows: Rows, count: int, place: Place | None = None) -> list[tuple[list[int], Place]]:
+    stream = rows(place or Place())
+    return [
+        (collate([row]).layout.ids.flatten().tolist(), after) for row, after in (next(stream) for _ in range(count))
+    ]
+
+
+def test_text_json_and_parquet_give_the_same_tokens(home: Path, tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    tokenizer = Tokenizer.load(home)
+    assert tokenizer is not None
+    records = [json.loads(line) for line in (home / "text.jsonl").read_text(encoding="utf-8").splitlines()]
+    parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "text.parquet")
+    sources = [home / "text.txt", home / "text.jsonl", tmp_path / "text.parquet"]
+    made = [prepare([str(path)], tokenizer, tmp_path / path.suffix[1:]) for path in sources]
+    assert len(made[0]) == 60
+    for other in made[1:]:
+        assert made[0].ends.tolist() == other.ends.tolist()
+        assert made[0].ids.tolist() == other.ids.tolist()
+
+
+def test_a_prepared_corpus_is_found_again_until_its_text_changes(home: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(home)
+    assert tokenizer is not None
+    (tmp_path / "a.txt").write_text("the cat")
+    prepare([str(tmp_path / "a.txt")], tokenizer, tmp_path / "tokens")
+    first = (tmp_path / "tokens" / "ids.bin").stat().st_mtime_ns
+    prepare([str(tmp_path / "a.txt")], tokenizer, tmp_path / "tokens")
+    assert (tmp_path / "tokens" / "ids.bin").stat().st_mtime_ns == first
+    (tmp_path / "a.txt").write_text("the cat sat")
+    assert prepare([str(tmp_path / "a.txt")], tokenizer, tmp_path / "tokens").ends.tolist() == [3]
+
+
+def test_pieces_cover_every_token_once_and_are_never_too_long(home: Path) -> None:
+    rows = rows_of(home)
+    assert sum(end - start for start, end in rows.pieces.tolist()) == len(rows.tokens.ids)
+    assert max(end - start for start, end in rows.pieces.tolist()) <= 18
+
+
+def test_the_stream_of_rows_depends_on_the_seed_alone_and_is_taken_up_anywhere(home: Path) -> None:
+    first = take(rows_of(home), 70)
+    assert take(rows_of(home), 70) == first
+    assert take(rows_of(home, seed=2), 70) != first
+    assert first[-1][1].epoch > 0, "the test has to cross an epoch"
+    assert take(rows_of(home), 10, place=first[59][1]) == first[60:]
+
+
+WRITERS = ("mass", "t5", "bart", "pegasus", "palm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", sorted(OBJECTIVES))
+def test_every_objective_trains_and_its_loss_falls(home: Path, tmp_path: Path, objective: str) -> None:
+    changes = [f"objective={objective}", "steps=30", "row=80", "save_every=30", "evaluate_every=30"]
+    if objective in WRITERS:
+        changes.append("encoder_decoder=true")
+    if objective == "t5":
+        changes.append("options.sentinels=[5, 6, 7]")
+    if objective.startswith("glm"):
+        changes.append('model.positions=["learned", "inner"]')
+    if objective == "span":
+        changes.append('model.outputs=["lm", "boundary"]')
+    if objective == "unilm":
+        changes.append("model.segments=6")
+    run = Run(recipe(home, tmp_path, *changes))
+    before = run.evaluate()
+    run.train()
+    assert run.evaluate() < before
+
+
+@pytest.mark.parametrize("objective", sorted(OBJECTIVES))
+def test_rows_are_packed_tight_and_nobody_sees_another_document(home: Path, objective: str) -> None:
+    stream = rows_of(home, objective)(Place())
+    for _ in range(5):
+        row, _after = next(stream)
+        layout = collate([row]).layout
+        assert layout.real.all()
+        assert len(layout) <= max(40, len(row[0].layout))
+        seen, document = visible(layout)[0], layout.document[0]
+        assert not (seen & (document[:, None] != document[None])).any()
+
+
+def test_a_run_learns_and_leaves_a_model_a_log_and_a_curve(home: Path, tmp_path: Path) -> None:
+    Run(recipe(home, tmp_path, "objective=next", "steps=60", "save_every=30", "evaluate_every=30")).train()
+    curve = losses(tmp_path)
+    assert sum(curve[step] for step in range(51, 61)) < 0.9 * sum(curve[step] for step in range(1, 11))
+    held_out = [entry["held_out"] for entry in Store(tmp_path).history() if "held_out" in entry]
+    assert held_out[1] < held_out[0]
+    assert load(tmp_path / "step-60").tokenizer is not None
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "recipe.json").read_text())["steps"] == 60
+
+
+def test_smaller_micro_batches_give_the_same_losses(home: Path, tmp_path: Path) -> None:
+    still = ("model.dropout=0.0", "model.attention_dropout=0.0")
+    Run(recipe(home, tmp_path / "whole", *still)).train()
+    Run(recipe(home, tmp_path / "parts", "micro=1", *still)).train()
+    whole, parts = losses(tmp_path / "whole"), losses(tmp_path / "parts")
+    assert list(whole) == list(range(1, 13))
+    assert parts == pytest.approx(whole, abs=2e-4)
+
+
+def test_recomputing_layers_changes_no_loss(home: Path, tmp_path: Path) -> None:
+    Run(recipe(home, tmp_path / "plain")).train()
+    Run(recipe(home, tmp_path / "again", "recompute=true")).train()
+    assert losses(tmp_path / "again") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from masquerade.training.loop import Run
+from masquerade.training.recipe import read_recipe
+Run(read_recipe(Path(sys.argv[1]), sys.argv[3:]), resume=sys.argv[2] == "resume").train()
+"""
+
+
+def test_a_run_that_is_killed_and_resumed_has_the_losses_of_an_unbroken_one_to_the_last_bit(
+    home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "run.py").write_text(SCRIPT)
+
+    def start(out: str, mode: str) -> subprocess.Popen[bytes]:
+        words = [sys.executable, tmp_path / "run.py", home / "recipe.toml", mode, f'out="{tmp_path / out}"', "steps=40"]
+        return subprocess.Popen(words, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+    assert start("whole", "new").wait() == 0
+    broken = start("broken", "new")
+    while not (tmp_path / "broken" / "step-6").is_dir() and broken.poll() is None:
+        time.sleep(0.01)
+    broken.send_signal(signal.SIGKILL)
+    broken.wait()
+    assert max(losses(tmp_path / "broken"), default=0) < 40, "it was killed too late to show anything"
+    assert start("broken", "resume").wait() == 0
+    assert losses(tmp_path / "broken") == losses(tmp_path / "whole")
+    last = [load(tmp_path / out / "step-40").state_dict() for out in ("whole", "broken")]
+    assert all(torch.equal(last[0][name], last[1][name]) for name in last[0])
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_losses_of_one_with_the_same_batch(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(SCRIPT)
+    still = ["model.dropout=0.0", "model.attention_dropout=0.0", "steps=6"]
+    Run(recipe(home, tmp_path / "one", *still)).train()
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29611"]
+    words = [*launcher, tmp_path / "run.py", home / "recipe.toml", "new", f'out="{tmp_path / "two"}"', *still]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=2e-4)
+
+
+def test_schedules_rise_and_fall_as_they_say() -> None:
+    base = {"objective": "mlm", "train": ("x",), "out": "y", "steps": 100, "warmup": 10}
+    for schedule, end in (("linear", 0.0), ("cosine", 0.0), ("constant", 1.0)):
+        values = [factor(Recipe(**base, schedule=schedule), step) for step in range(100)]
+        assert values[0] == 0.1
+        assert values[9] == values[10] == 1.0
+        assert values[-1] == pytest.approx(end, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["objective=dreams"], "There is no objective 'dreams'"),
+        (["objective=mlm", "options.colour=1"], "does not take these options"),
+        (["steps=0"], "'steps' has to be a whole number of at least 1"),
+        (["schedule=wavy"], "no schedule 'wavy'"),
+        (["row=10"], "do not fit into rows of 10"),
+        (["colour=red"], "A recipe has no 'colour'"),
+        (["steps"], "write key=value"),
+        (["train=./nowhere.txt"], "There is no corpus at './nowhere.txt'"),
+        (["tokenizer=''"], "Fresh weights need a tokenizer"),
+        (["text_field=body", "train=TEXT"], "have no 'body'"),
+    ],
+)
+def test_a_bad_recipe_is_one_sentence(home: Path, tmp_path: Path, changes: list[str], sentence: str) -> None:
+    filled = [change.replace("TEXT", str(home / "text.jsonl")) for change in changes]
+    with pytest.raises(MasqueradeError, match=sentence):
+        Run(recipe(home, tmp_path, *filled))
+
+
+def test_an_empty_corpus_is_one_sentence(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(MasqueradeError, match="There is no text in"):
+        Run(recipe(home, tmp_path / "out", f'train="{tmp_path / "empty.txt"}"'))
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint(home: Path, tmp_path: Path) -> None:
+    run = Run(recipe(home, tmp_path))
+    step = run._step
+
+    def poisoned(rows: list[list[object]]) -> dict[str, float]:
+        return step(rows) | ({"loss": float("nan")} if run.step == 7 else {})  # type: ignore[arg-type]
+
+    run._step = poisoned  # type: ignore[method-assign, assignment]
+    with pytest.raises(
+        MasqueradeError, match=r"The loss of step 8 is nan; .* go on from .*step-6, which is still good"
+    ):
+        run.train()
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(recipe(home, tmp_path))
+    saved = torch.save
+
+    def full(value: object, path: Path) -> None:
+        if "step-6" in str(path):
+            raise OSError(28, "No space left on device")
+        saved(value, path)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(MasqueradeError, match=r"step 6 cannot be written \(No space left on device\); .*step-3"):
+        run.train()
+    assert [path.name for path in tmp_path.glob("*step-*")] == ["step-3"]
+    assert load(tmp_path / "step-3").spec.layers == 2
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(home: Path, tmp_path: Path) -> None:
+    Run(recipe(home, tmp_path, "steps=3")).train()
+    with pytest.raises(MasqueradeError, match="already holds a run; go on with --resume"):
+        Run(recipe(home, tmp_path, "steps=3"))
