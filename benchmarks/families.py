@@ -155,7 +155,8 @@ def compare(name: str, chosen: argparse.Namespace, progress: Callable[[str], Non
 
 
 def table(results: list[dict[str, Any]]) -> Table:
-    """Tokens a second of both, and how many times faster ours is: the median and the middle half of the rounds."""
+    """Tokens a second of both, and how many times faster ours is: the median and the middle half of the rounds. A
+    star: there were not enough quiet rounds."""
     shown = Table("family", "setting", "theirs uses", title="tokens a second: ours, theirs, and ours/theirs")
     for what in ("forward", "forward+backward"):
         for column in (f"{what}\nours", "theirs", "ours/theirs"):
@@ -164,7 +165,8 @@ def table(results: list[dict[str, Any]]) -> Table:
         cells = []
         for each in (there, back):
             cells += [f"{each['ours']:,.0f}", f"{each['theirs']:,.0f}"]
-            cells += [f"{each['ratio']:.2f}× ({each['low']:.2f}–{each['high']:.2f})"]
+            disturbed = "*" if each["others"] > QUIET else ""
+            cells += [f"{each['ratio']:.2f}×{disturbed} ({each['low']:.2f}–{each['high']:.2f})"]
         shown.add_row(there["family"], there["setting"], there["attention"], *cells)
     return shown
 

@@ -9,6 +9,8 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import pytest
 import torch
 
+torch.set_num_threads(1)  # the tests' networks are tiny: threads would only wait for each other
+
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
