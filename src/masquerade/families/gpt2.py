@@ -5,38 +5,15 @@ from __future__ import annotations
 
 import re
 
-import torch
-
 from masquerade.errors import CheckpointError
-from masquerade.families.base import Config, Family, Weights
-from masquerade.nn.spec import Spec
+from masquerade.families.base import Config, Family, Weights, apart, together
 
 _TURNED = re.compile(r"\.(attn\.(c_proj|[qkv])|mlp\.(c_fc|c_proj))\.weight$")
-_PARTS = ("q", "k", "v")
+_TOGETHER = "attn.c_attn", ("attn.q", "attn.k", "attn.v"), -1
 
 
-def _split(weights: Weights) -> Weights:
-    apart: Weights = {}
-    for name, tensor in weights.items():
-        if ".attn.c_attn." in name:
-            for part, piece in zip(_PARTS, tensor.chunk(3, dim=-1), strict=True):
-                apart[name.replace("c_attn", part)] = piece
-        else:
-            apart[name] = tensor
-    return {name: tensor.T.contiguous() if _TURNED.search(name) else tensor for name, tensor in apart.items()}
-
-
-def _merge(weights: Weights, _: Spec) -> Weights:
-    turned = {name: tensor.T if _TURNED.search(name) else tensor for name, tensor in weights.items()}
-    whole: Weights = {}
-    for name, tensor in turned.items():
-        part = re.search(r"\.attn\.([qkv])\.", name)
-        if part is None:
-            whole[name] = tensor
-        elif part[1] == "q":
-            pieces = [turned[name.replace(".attn.q.", f".attn.{each}.")] for each in _PARTS]
-            whole[name.replace(".attn.q.", ".attn.c_attn.")] = torch.cat(pieces, dim=-1)
-    return whole
+def _turn(weights: Weights) -> Weights:
+    return {name: tensor.T.contiguous() if _TURNED.search(name) else tensor for name, tensor in weights.items()}
 
 
 def _read(config: Config) -> dict[str, object]:
@@ -92,6 +69,6 @@ GPT2 = Family(
     write=lambda spec: {"tie_word_embeddings": spec.tied},
     ignored=(r"lm_head\.weight", r"h\.\d+\.attn\.(bias|masked_bias)"),
     untied="lm_head.weight",
-    split=_split,
-    merge=_merge,
+    split=lambda weights: _turn(apart(weights, *_TOGETHER)),
+    merge=lambda weights, _: together(_turn(weights), *_TOGETHER),
 )

@@ -8,24 +8,21 @@ from typing import Any
 
 import torch
 
-from masquerade.families.base import KEYS, Config, Family, Weights, bias_beside
+from masquerade.families.base import KEYS, Config, Family, Weights, apart, bias_beside
 from masquerade.families.bert import BODY, HEADS, IGNORED, architectures, same_activation
 
 
 def _split(weights: Weights) -> Weights:
-    apart: Weights = {}
-    for name, tensor in weights.items():
-        if name.endswith(".qkv_linear.weight"):
-            for part, piece in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
-                apart[name.replace("qkv_linear", part)] = piece
-        elif name.endswith(".q_bias"):
-            apart[name.replace("q_bias", "query.bias")] = tensor.flatten()
-            apart[name.replace("q_bias", "key.bias")] = torch.zeros_like(tensor).flatten()
+    result: Weights = {}
+    for name, tensor in apart(weights, "self.qkv_linear", ("self.query", "self.key", "self.value")).items():
+        if name.endswith(".q_bias"):
+            result[name.replace("q_bias", "query.bias")] = tensor.flatten()
+            result[name.replace("q_bias", "key.bias")] = torch.zeros_like(tensor).flatten()
         elif name.endswith(".v_bias"):
-            apart[name.replace("v_bias", "value.bias")] = tensor.flatten()
+            result[name.replace("v_bias", "value.bias")] = tensor.flatten()
         else:
-            apart[name] = tensor.T if name == "rel_pos_bias.weight" else tensor
-    beside: Weights = bias_beside("cls.predictions")["split"](apart)
+            result[name] = tensor.T if name == "rel_pos_bias.weight" else tensor
+    beside: Weights = bias_beside("cls.predictions")["split"](result)
     return beside
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import torch
-
 from masquerade.errors import CheckpointError
-from masquerade.families.base import Config, Family, Weights
+from masquerade.families.base import Config, Family, Weights, apart, together
 from masquerade.layout import FAR
 from masquerade.nn.spec import Spec
 
@@ -118,32 +116,23 @@ XLNET = Family(
 )
 
 
+_TOGETHER = "dec_attn.qkv_net", ("dec_attn.q_net", "dec_attn.k_net", "dec_attn.v_net")
+_SHARED = ("r_w_bias", "r_r_bias")
+
+
 def _split_txl(weights: Weights) -> Weights:
     """Queries, keys and values are kept together, and shared biases once."""
-    apart: Weights = {}
-    for name, tensor in weights.items():
-        if name.endswith(".qkv_net.weight"):
-            for part, piece in zip(("q", "k", "v"), tensor.chunk(3), strict=True):
-                apart[name.replace("qkv_net", f"{part}_net")] = piece
-            for bias in ("r_w_bias", "r_r_bias"):
-                if bias in weights:
-                    apart[name.replace("qkv_net.weight", bias)] = weights[bias]
-        elif name not in ("r_w_bias", "r_r_bias"):
-            apart[name] = tensor
-    return apart
+    shared = {name: weights.pop(name) for name in _SHARED if name in weights}
+    layers = {name.removesuffix("qkv_net.weight") for name in weights if name.endswith(".qkv_net.weight")}
+    given = {layer + name: tensor for layer in layers for name, tensor in shared.items()}
+    return apart(weights, *_TOGETHER) | given
 
 
 def _merge_txl(weights: Weights, spec: Spec) -> Weights:
-    whole: Weights = {}
-    for name, tensor in weights.items():
-        part = re.search(r"\.([qkv])_net\.", name)
-        if part is None:
-            whole[name] = tensor
-        elif part[1] == "q":
-            pieces = [weights[name.replace(".q_net.", f".{each}_net.")] for each in "qkv"]
-            whole[name.replace(".q_net.", ".qkv_net.")] = torch.cat(pieces)
-        if spec.share_biases and re.search(r"layers\.0\.dec_attn\.r_[wr]_bias$", name):
-            whole[re.sub(r"layers\.0\.dec_attn\.", "", name)] = tensor
+    whole = together(weights, *_TOGETHER)
+    for name in _SHARED if spec.share_biases else ():
+        first = next(each for each in whole if each.endswith(f"layers.0.dec_attn.{name}"))
+        whole[first.replace("layers.0.dec_attn.", "")] = whole[first]
     return whole
 
 
