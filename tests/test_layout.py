@@ -23,6 +23,7 @@ from masquerade.layout import (
     PADDING,
     Kind,
     Layout,
+    all_visible,
     batch,
     bias,
     join,
@@ -456,3 +457,16 @@ def test_mask_mod_takes_one_row_of_keys_for_many_rows_of_queries() -> None:
     mod, seen = mask_mod(queries, keys), visible(queries, keys)
     got = [[[bool(mod(b, 0, q, k)) for k in range(3)] for q in range(2)] for b in range(2)]
     assert got == seen.tolist()
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 1)] * 4), min_size=1, max_size=4), st.integers(-1, 1), st.integers(0, 3))
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_what_is_told_of_all_pairs_is_true_of_each(tokens: list[tuple[int, ...]], document: int, kind: int) -> None:
+    rank, horizon, branch, far = (torch.tensor(field) for field in zip(*tokens, strict=True))
+    keys = Layout.of([5] * len(tokens), document=document, kind=kind, rank=rank, horizon=horizon, branch=branch)
+    queries = keys.replace(horizon=horizon, reach=torch.where(far > 0, FAR, 0))
+    if all_visible(queries, keys):
+        assert visible(queries, keys).all()
+    plain = Layout.of([5, 6, 7])
+    assert all_visible(plain, plain)
+    assert not all_visible(plain[:0], plain)

@@ -180,6 +180,17 @@ def visible(queries: Layout, keys: Layout | None = None) -> Tensor:
     return sees(queries.map(lambda field: field.unsqueeze(-1)), keys.map(lambda field: field.unsqueeze(-2)))
 
 
+def all_visible(queries: Layout, keys: Layout) -> bool:
+    """Does everybody see everybody, as can be told from the fields alone, without looking at every pair? What is true
+    here is true by the rule; what is not may still be."""
+    if not keys.ids.numel() or not queries.ids.numel():
+        return False
+    one = keys.document.flatten()[0]
+    plain = (keys.document == one) & (one != PADDING) & (keys.branch == 0) & (keys.kind == Kind.CONTENT)
+    free = (queries.document == one) & (queries.reach == FAR)
+    return bool(plain.all() & free.all() & (keys.rank.amax() <= queries.horizon.amin()))
+
+
 def bias(queries: Layout, keys: Layout | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
     """Visibility as one additive attention mask, shared by all layers: (rows, 1, q, k), 0 where seen.
 

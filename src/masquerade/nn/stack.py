@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from masquerade.layout import Layout, additive, visible
+from masquerade.layout import Layout, additive, all_visible, visible
 from masquerade.nn.attention import Attention, KeyValues
 from masquerade.nn.cache import Cache
 from masquerade.nn.feedforward import FeedForward
@@ -142,9 +142,9 @@ class Stack(nn.Module):
 def _seeing(queries: Layout, keys: Layout, like: Tensor) -> View:
     """Who sees whom by the rule, and which rows see nothing at all: the first word of an order is asked of nothing,
     and must not learn from what it does not see."""
-    seen = visible(queries, keys)
-    if bool(seen.all()):
+    if all_visible(queries, keys):
         return View(None)  # attention is fastest without a mask
+    seen = visible(queries, keys)
     blind = (queries.real & ~seen.any(-1))[:, None, :, None]
     return View(additive(seen, like.dtype), blind if bool(blind.any()) else None)
 
