@@ -172,7 +172,7 @@ WRITERS = ("mass", "t5", "bart", "pegasus", "palm")
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_every_objective_trains_and_its_loss_falls(home: Path, tmp_path: Path, objective: str) -> None:
-    changes = [f"objective={objective}", "steps=15", "row=80", "save_every=15", "evaluate_every=15"]
+    changes = [f"objective={objective}", "steps=40", "row=80", "save_every=40", "evaluate_every=40"]
     if objective in WRITERS:
         changes.append("encoder_decoder=true")
     if objective == "t5":
