@@ -69,7 +69,7 @@ class Worker:
         line = self.process.stdout.readline()
         if not line:
             self.errors.seek(0)
-            sys.exit(f"A worker failed:\n{self.errors.read()}")
+            sys.exit(f"A worker ended with code {self.process.wait()}:\n{self.errors.read()}")
         return json.loads(line)
 
 
