@@ -21,7 +21,7 @@ from masquerade.layout import FIELDS, IGNORE, Kind, visible
 from masquerade.masks import bidirectional, causal
 from masquerade.objectives.base import Example, Rng, Terms, chance
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
-from masquerade.objectives.electra import GeneratorWords, joint_loss, replaced
+from masquerade.objectives.electra import GeneratorWords, replaced
 from masquerade.objectives.glm import LongBlank, ShortBlanks
 from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
@@ -248,12 +248,12 @@ def test_half_of_the_next_sentences_come_from_elsewhere() -> None:
     found = []
     for seed in range(400):
         example = NextSentence(TERMS)(a, b, other, chance(5, seed))
-        second = other if example.pair else b
+        second = other if example.verdict else b
         assert restored(example.layout) == [CLS, *a, SEP, *second, SEP]
         assert example.layout.segment.tolist() == [0] * 6 + [1] * (len(second) + 1)
         assert len(labelled(example.layout)) == 1
         assert bool(visible(example.layout).all())
-        found.append(example.pair)
+        found.append(example.verdict)
     assert_shares(found, {0: 0.5, 1: 0.5}, 0.06)
 
 
@@ -262,11 +262,11 @@ def test_half_of_the_sentences_change_places() -> None:
     found = []
     for seed in range(400):
         example = SentenceOrder(TERMS, MaskedSpans(TERMS))(a, b, OTHER, chance(5, seed))
-        one, two = (b, a) if example.pair else (a, b)
+        one, two = (b, a) if example.verdict else (a, b)
         assert restored(example.layout) == [CLS, *one, SEP, *two, SEP]
         assert example.layout.segment.tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1)
         assert example.spans is not None and len(example.spans) == len(labelled(example.layout)) == 1
-        found.append(example.pair)
+        found.append(example.verdict)
     assert_shares(found, {0: 0.5, 1: 0.5}, 0.06)
 
 
@@ -294,27 +294,19 @@ def test_the_generator_sees_nothing_but_masks() -> None:
 
 def test_the_discriminator_is_asked_which_words_were_replaced() -> None:
     ids = [CLS, 10, 11, UNK, 12, 13, 14, SEP]
-    example = GeneratorWords(TERMS, rate=0.6)(ids, chance(0))
-    places = labelled(example.layout)
+    layout = GeneratorWords(TERMS, rate=0.6)(ids, chance(0)).layout
+    places = labelled(layout)
     assert len(places) == 3
     sampled = torch.tensor([ids[places[0]], 40, 41])  # right, wrong, wrong
-    found = replaced(example, ids, sampled, TERMS)
-    assert found.replaced is not None
-    expected = [IGNORE if number in TERMS.specials else 0 for number in ids]
-    expected[places[1]] = expected[places[2]] = 1
-    assert found.replaced.tolist() == expected
-    assert [found.layout.ids[place] for place in places] == sampled.tolist()
-    assert labelled(found.layout) == []
+    shown, changed = replaced(layout, sampled)
+    assert changed.nonzero().squeeze(-1).tolist() == places[1:]
+    assert [shown.ids[place] for place in places] == sampled.tolist()
+    assert labelled(shown) == []
     kept = [index for index in range(len(ids)) if index not in places]
-    assert found.layout.ids[kept].tolist() == [ids[index] for index in kept]
-    assert found.layout.rank.tolist() == example.layout.rank.tolist()
+    assert shown.ids[kept].tolist() == [ids[index] for index in kept]
+    assert shown.rank.tolist() == layout.rank.tolist()
     with pytest.raises(LayoutError, match="3 blanks"):
-        replaced(example, ids, sampled[:2], TERMS)
-
-
-def test_both_losses_of_electra_are_added() -> None:
-    assert joint_loss(torch.tensor(2.0), torch.tensor(0.5)).item() == 27.0
-    assert joint_loss(torch.tensor(2.0), torch.tensor(0.5), weight=1.0).item() == 2.5
+        replaced(layout, sampled[:2])
 
 
 # XLNet and MPNet

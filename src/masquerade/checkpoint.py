@@ -57,7 +57,8 @@ def _locate(source: str) -> Path:
     """A local folder or TensorFlow checkpoint, or the folder that a hub id is downloaded to."""
     path = Path(source).expanduser()
     if path.is_dir():
-        return path
+        steps = sorted(path.glob("step-*/state.json"), key=lambda state: int(state.parent.name.removeprefix("step-")))
+        return steps[-1].parent if steps else path  # a run's folder stands for its last checkpoint
     if Path(f"{path}.index").is_file() or (path.suffix == ".index" and path.is_file()):
         return path
     if path.is_file():

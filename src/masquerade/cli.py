@@ -126,9 +126,10 @@ def pretrain(
     [dim]masquerade pretrain recipes/mlm.toml steps=500 model.layers=4[/dim]
     """
     from masquerade.training.loop import Run
-    from masquerade.training.recipe import read_recipe
+    from masquerade.training.pretraining import Pretrain
+    from masquerade.training.recipe import Pretraining, read_recipe
 
-    Run(read_recipe(recipe, changes or []), resume).train()
+    Run(Pretrain(read_recipe(recipe, Pretraining, changes or [])), resume).train()
 
 
 @app.command()

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from masquerade.data.tokens import Tokens
 from masquerade.layout import IGNORE, Layout, batch
 from masquerade.masks import pack
-from masquerade.objectives.base import Example, Objective, Terms, chance
+from masquerade.objectives.base import Example, Objective, Rng, Terms, chance
+from masquerade.objectives.pairs import Pairs
+from masquerade.objectives.static import Chances, Dynamic, Static
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Batch:
 
     layout: Layout  # (rows, n)
     source: Layout | None = None
-    pair: Tensor | None = None  # (documents,), in the order of ``layout.first``
+    verdict: Tensor | None = None  # (documents,), in the order of ``layout.first``
     spans: Tensor | None = None  # (m, 3), flat indices into (rows · n) of the tokens around, and the place
     spans_label: Tensor | None = None  # (m,)
     weight: Tensor | None = None  # (rows, n), how much each label counts, where that differs
@@ -51,10 +54,21 @@ class Rows:
     """An endless stream of rows: pieces of the corpus in a new order each epoch, each made an example by its own
     chance, packed as they come. The stream depends on the seed alone, and can be taken up at any place."""
 
-    def __init__(self, tokens: Tokens, objective: Objective, terms: Terms, *, length: int, row: int, seed: int) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        objective: Objective | Pairs,
+        terms: Terms,
+        *,
+        length: int,
+        row: int,
+        seed: int,
+        copies: int = 0,
+    ) -> None:
         self.tokens, self.objective, self.terms = tokens, objective, terms
-        self.pieces = tokens.pieces(length - 2)
+        self.pieces = tokens.pieces(length - (3 if isinstance(objective, Pairs) else 2))
         self.row, self.seed = row, seed
+        self.chances: Chances = Static(seed, copies) if copies else Dynamic(seed)
 
     def __call__(self, place: Place) -> Iterator[tuple[list[Example], Place]]:
         """Rows from a place on, each with the place behind it; a row never spans two epochs."""
@@ -76,9 +90,25 @@ class Rows:
 
     def example(self, epoch: int, number: int) -> Example:
         """The example of one piece in one epoch."""
+        rng, ids = self.chances(epoch, number), self._ids(number)
+        if isinstance(self.objective, Pairs):
+            first, second = self.objective.halves(ids)
+            return self.objective(first, second, self._elsewhere(number, rng)[: len(second)], rng)
+        return self.objective([self.terms.cls, *ids, self.terms.sep], rng)
+
+    def _ids(self, number: int) -> list[int]:
         start, end = self.pieces[number]
-        ids = [self.terms.cls, *self.tokens.ids[start:end].tolist(), self.terms.sep]
-        return self.objective(ids, chance(self.seed, epoch, number))
+        ids: list[int] = self.tokens.ids[start:end].tolist()
+        return ids
+
+    def _elsewhere(self, number: int, rng: Rng) -> list[int]:
+        """Any piece of another document; of the same one if there is no other."""
+        document = int(np.searchsorted(self.tokens.ends, self.pieces[number][0], side="right"))
+        for _ in range(100):
+            other = int(rng.integers(len(self.pieces)))
+            if int(np.searchsorted(self.tokens.ends, self.pieces[other][0], side="right")) != document:
+                break
+        return self._ids(other)
 
     def _order(self, epoch: int) -> Sequence[int]:
         order: list[int] = chance(self.seed, epoch, len(self.pieces)).permutation(len(self.pieces)).tolist()
@@ -90,7 +120,7 @@ def collate(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Batch:
     layout = batch([pack([example.layout for example in row]) for row in rows], pad_id)
     sources = [[example.source for example in row if example.source is not None] for row in rows]
     source = batch([pack(row) for row in sources], pad_id) if any(sources) else None
-    pairs = [example.pair for row in rows for example in row if example.pair is not None]
+    verdicts = [example.verdict for row in rows for example in row if example.verdict is not None]
     spans, labels = [], []
     weights = torch.ones(layout.ids.shape)
     for number, row in enumerate(rows):
@@ -105,7 +135,7 @@ def collate(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Batch:
     return Batch(
         layout,
         source,
-        pair=torch.tensor(pairs) if pairs else None,
+        verdict=torch.tensor(verdicts) if verdicts else None,
         spans=torch.cat(spans) if spans else None,
         spans_label=torch.cat(labels) if labels else None,
         weight=None if bool((weights == 1).all()) else weights,

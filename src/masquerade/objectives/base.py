@@ -70,15 +70,14 @@ class Example:
 
     layout: Layout  # an encoder–decoder's target
     source: Layout | None = None
-    pair: int | None = None  # the class of the pair of segments: 0 in order, 1 not
+    verdict: int | float | None = None  # what is said of the whole: 1 of a pair that does not belong together, a class
     spans: Tensor | None = None  # (m, 3): for each labelled word of a span, the tokens left and right of it, its place
-    replaced: Tensor | None = None  # (n,): for each token, 1 if it is not the original, 0 if it is, -100 if not asked
     weight: float | Tensor = 1.0  # what the loss of its labels counts: one number, or one a token, (n,)
     count: int | None = None  # what the loss is divided by; None: the number of labels
 
 
 class Objective(Protocol):
-    """Makes an example of a document's ids. The same ids and the same state of chance give the same example."""
+    """Makes an example of a piece's ids. The same ids and the same state of chance give the same example."""
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example: ...
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from masquerade.errors import LayoutError
-from masquerade.layout import IGNORE
+from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional
+from masquerade.nn.spec import Spec
 from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import Units, pick
 
@@ -26,6 +27,8 @@ class GeneratorWords:
     terms: Terms
     rate: float = 0.15
     units: Units | None = None
+    size: float = 0.25  # the generator's width, as a share of the network's
+    weight: float = 50.0  # what finding replaced words counts beside filling blanks
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         maskable = self.terms.maskable(ids)
@@ -36,28 +39,33 @@ class GeneratorWords:
         return Example(bidirectional(shown).replace(label=label))
 
 
-def replaced(example: Example, original: Sequence[int], sampled: Tensor, terms: Terms) -> Example:
-    """What the discriminator reads: the generator's example with its blanks filled, and for each token whether it is
-    not the original one. Where the generator happens to be right, the token is original. Special tokens are not asked.
-
-    ``sampled`` has the generator's word for each of the m labelled tokens, in reading order: (m,).
-    """
-    layout = example.layout
-    places = (layout.label != IGNORE).nonzero().squeeze(-1)
-    true = torch.as_tensor(original, dtype=torch.long)
-    if sampled.shape != places.shape or true.shape != layout.ids.shape:
+def replaced(layout: Layout, sampled: Tensor) -> tuple[Layout, Tensor]:
+    """What the discriminator reads: the generator's layout with its m blanks filled by its words, (m,) in reading
+    order; and which tokens are not the original ones, bool of the layout's shape. Where the generator happens to be
+    right, the token is original."""
+    blank = layout.label != IGNORE
+    original = torch.where(blank, layout.label, layout.ids)
+    if sampled.shape != original[blank].shape:
         raise LayoutError(
-            f"An example of {len(layout)} tokens with {len(places)} blanks needs as many original and sampled ids, "
-            f"but there are {tuple(true.shape)} and {tuple(sampled.shape)}."
+            f"{int(blank.sum())} blanks cannot be filled with {tuple(sampled.shape)} words; give one each."
         )
-    ids = true.clone()
-    ids[places] = sampled.to(ids)
-    special = torch.tensor([number in terms.specials for number in true.tolist()], dtype=torch.bool)
-    changed = (ids != true).long().masked_fill(special, IGNORE)
-    return replace(example, layout=layout.replace(ids=ids, label=IGNORE), replaced=changed)
+    ids = original.clone()
+    ids[blank] = sampled.to(ids)
+    return layout.replace(ids=ids, label=IGNORE), ids != original
 
 
-def joint_loss(generator_loss: Tensor, discriminator_loss: Tensor, weight: float = 50.0) -> Tensor:
-    """Both networks are trained at once. Telling two classes apart costs far less than choosing one of all words, so
-    the discriminator's loss is weighted up. No gradient flows from it to the generator: sampling is in between."""
-    return generator_loss + weight * discriminator_loss
+def generator_spec(spec: Spec, size: float) -> Spec:
+    """A generator for a discriminator: as deep, narrower by a share, with embeddings of the same width, so that they
+    can be shared. Heads keep their size."""
+    heads = max(1, round(spec.heads * size))
+    width = spec.head_width * heads
+    return replace(
+        spec,
+        width=width,
+        heads=heads,
+        feedforward=max(1, round(spec.feedforward * size)),
+        embedding=spec.sum_width if spec.sum_width != width else None,
+        outputs=("lm",),
+        spare=(),
+        pooler=False,
+    )

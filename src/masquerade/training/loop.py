@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -12,100 +13,111 @@ from typing import Any
 import torch
 from torch import nn
 
-from masquerade.checkpoint import load
-from masquerade.data.rows import Place, Rows, collate
-from masquerade.data.tokens import prepare
+from masquerade.data.rows import Place, collate
 from masquerade.errors import MasqueradeError
-from masquerade.families.own import mass
 from masquerade.files import write_text
-from masquerade.nn.model import Model, build
-from masquerade.nn.spec import Spec
-from masquerade.objectives import make_objective
-from masquerade.objectives.base import Example, Terms
-from masquerade.text.tokenizer import Tokenizer
-from masquerade.training.loss import Loss, counts
+from masquerade.nn.model import Model
+from masquerade.objectives.base import Example
+from masquerade.training.loss import Loss
 from masquerade.training.recipe import Recipe
 from masquerade.training.report import Report
 from masquerade.training.store import Store
 
+Rows = list[list[Example]]
+
+
+class Job(ABC):
+    """What a run is about: where it begins, what it reads, what that costs, and how well it does."""
+
+    recipe: Recipe
+
+    @abstractmethod
+    def begin(self) -> dict[str, Model]:
+        """The networks that a fresh run begins with, as ``Loss.networks`` names them."""
+
+    @abstractmethod
+    def read(self, model: Model, folder: Path) -> None:
+        """Make the data ready, in the run's folder if it is large."""
+
+    @abstractmethod
+    def loss(self, networks: dict[str, Model]) -> Loss:
+        """What is to be made small."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How many optimizer steps there are; known once the data is read."""
+
+    @abstractmethod
+    def batches(self, place: Place) -> Iterator[tuple[Rows, Place]]:
+        """The packed rows of each optimizer step from a place on, and the place behind them, without end."""
+
+    @abstractmethod
+    def evaluate(self, loss: Loss) -> dict[str, float]:
+        """How well the networks do on what was held out; nothing if there is none."""
+
 
 class Run:
-    """One run of a recipe: its data, its model, and how far it has come."""
+    """One run of a job: its networks, and how far it has come."""
 
-    def __init__(self, recipe: Recipe, resume: bool = False) -> None:
+    def __init__(self, job: Job, resume: bool = False) -> None:
         from accelerate import Accelerator
 
-        self.recipe, self.store = recipe, Store(Path(recipe.out))
-        self.accelerator = Accelerator(mixed_precision=recipe.precision)
+        self.job, self.recipe, self.store = job, job.recipe, Store(Path(job.recipe.out))
+        self.accelerator = Accelerator(mixed_precision=self.recipe.precision)
         checkpoint = self.store.latest()
         if checkpoint is not None and not resume:
-            raise MasqueradeError(f"{recipe.out} already holds a run; go on with --resume, or choose another 'out'.")
-        torch.manual_seed(recipe.seed)
-        model, state, self.step, self.place = (
-            (_fresh(recipe), None, 0, Place()) if checkpoint is None else self.store.load(checkpoint)
+            out = self.recipe.out
+            raise MasqueradeError(f"{out} already holds a run; go on with --resume, or choose another 'out'.")
+        torch.manual_seed(self.recipe.seed)
+        networks, state, self.step, self.place = (
+            (job.begin(), None, 0, Place()) if checkpoint is None else self.store.load(checkpoint)
         )
-        if model.tokenizer is None:
-            raise MasqueradeError("The model to train has no tokenizer; name one in the recipe: tokenizer = '…'.")
-        self.train_rows = self._rows(recipe.train, "train", model.tokenizer)
-        self.held_out = self._rows(recipe.held_out, "held_out", model.tokenizer) if recipe.held_out else None
-        model.stack.recompute = recipe.recompute
-        optimizer = torch.optim.AdamW(_decayed(model, recipe.decay), lr=recipe.rate, betas=(0.9, 0.98), eps=1e-6)
+        with self.accelerator.main_process_first():
+            job.read(networks[""], self.store.folder)
+        loss = job.loss(networks)
+        for network in loss.networks.values():
+            network.stack.recompute = self.recipe.recompute
+        optimizer = torch.optim.AdamW(_decayed(loss, self.recipe.decay), lr=0.0, betas=(0.9, 0.98), eps=1e-6)
         if state is not None:
             optimizer.load_state_dict(state)
-        self.model = model
-        self.loss, self.optimizer = self.accelerator.prepare(Loss(model), optimizer)
+        self.loss, self.optimizer = self.accelerator.prepare(loss, optimizer)
+
+    @property
+    def bare(self) -> Loss:
+        """The loss without what data-parallel training wraps around it."""
+        loss: Loss = self.accelerator.unwrap_model(self.loss)
+        return loss
 
     def train(self) -> None:
         """Run to the end of the recipe."""
-        recipe, main = self.recipe, self.accelerator.is_main_process
+        recipe, main, steps = self.recipe, self.accelerator.is_main_process, self.job.steps
         if main:
             write_text(self.store.folder / "recipe.json", recipe.json())
             self.store.rewind(self.step)
-        with Report(self.store, recipe.steps, self.step, shown=main) as report:
-            for rows, place in islice(self._batches(), recipe.steps - self.step):
+        with Report(self.store, steps, self.step, shown=main) as report:
+            for rows, place in islice(self.job.batches(self.place), max(0, steps - self.step)):
                 values = self._step(rows)
                 self.step, self.place = self.step + 1, place
-                last = self.step == recipe.steps
+                last = self.step == steps
                 self._check(values["loss"])
                 report.advance(self.step, values, log=last or self.step % recipe.log_every == 0)
-                if self.held_out is not None and (last or self.step % recipe.evaluate_every == 0):
-                    report.note(self.step, {"held_out": self.evaluate()})
+                if recipe.held_out and (last or self.step % recipe.evaluate_every == 0):
+                    report.note(self.step, self.evaluate())
                 if main and (last or self.step % recipe.save_every == 0):
-                    self.store.save(self.step, self.model, self.optimizer, self.place)
+                    self.store.save(self.step, self.bare.networks, self.optimizer, self.place)
                 self.accelerator.wait_for_everyone()
         if main:
             report.plot()
 
     @torch.no_grad()
-    def evaluate(self) -> float:
-        """The mean loss of the held-out text's first rows, always the same ones, made by the same chance."""
-        if self.held_out is None:
-            raise MasqueradeError("The recipe names no 'held_out' text to evaluate on.")
+    def evaluate(self) -> dict[str, float]:
+        """How well the networks do on what was held out: always the same text, made examples by the same chance."""
+        torch.manual_seed(0)
         self.loss.eval()
-        rows = [row for row, _ in islice(self.held_out(Place()), self.recipe.held_out_rows)]
-        total, value = counts(rows), 0.0
-        for start in range(0, len(rows), self.recipe.micro):
-            batch = collate(rows[start : start + self.recipe.micro], self.model.spec.pad).to(self.accelerator.device)
-            parts = self.accelerator.unwrap_model(self.loss)(batch)
-            value += sum(float(part) / max(total[name], 1) for name, part in parts.items())
-        return value
+        return self.job.evaluate(self.bare)
 
-    def _rows(self, sources: Sequence[str], name: str, tokenizer: Tokenizer) -> Rows:
-        """The rows of some sources, tokenised once, by one process."""
-        recipe, folder = self.recipe, self.store.folder / "tokens" / name
-        with self.accelerator.main_process_first():
-            tokens = prepare(sources, tokenizer, folder, recipe.text_field)
-        objective = make_objective(recipe.objective, tokenizer, recipe.options)
-        seed = recipe.seed if name == "train" else 0
-        return Rows(tokens, objective, Terms.of(tokenizer), length=recipe.length, row=recipe.row, seed=seed)
-
-    def _batches(self) -> Iterator[tuple[list[list[Example]], Place]]:
-        """The rows of each optimizer step, and the place behind them."""
-        stream = self.train_rows(self.place)
-        while group := list(islice(stream, self.recipe.rows)):
-            yield [row for row, _ in group], group[-1][1]
-
-    def _step(self, rows: list[list[Example]]) -> dict[str, float]:
+    def _step(self, rows: Rows) -> dict[str, float]:
         """One optimizer step over rows that every process knows and shares the work of. Losses are summed and divided
         by what all of the rows predict, so neither processes nor micro-batches change the result."""
         accelerator, recipe = self.accelerator, self.recipe
@@ -113,19 +125,20 @@ class Run:
         torch.manual_seed((recipe.seed * 1_000_003 + self.step) * 1_009 + rank)  # dropout, the same after a resume
         self.loss.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = recipe.rate * factor(recipe, self.step)
-        total, mine = counts(rows), rows[rank::world]
-        micro = [mine[start : start + recipe.micro] for start in range(0, len(mine), recipe.micro)]
+            group["lr"] = recipe.rate * factor(recipe, self.step, self.job.steps)
+        counts, mine = self.bare.counts(rows), rows[rank::world]
+        micro = [mine[start : start + recipe.micro] for start in range(0, len(mine), recipe.micro)] or [rows[:1]]
+        share = float(bool(mine))  # with fewer rows than processes, some compute a row for nothing
         summed = torch.zeros(2, device=accelerator.device)  # the loss, and how many tokens were read
         for number, part in enumerate(micro, start=1):
-            batch = collate(part, self.model.spec.pad).to(accelerator.device)
+            batch = collate(part, self.bare.model.spec.pad).to(accelerator.device)
             alone = accelerator.no_sync(self.loss) if number < len(micro) else nullcontext()
             with alone:
                 with accelerator.autocast():
                     parts = self.loss(batch)
-                loss = sum(value / max(total[name], 1) for name, value in parts.items())
+                loss = self.bare.total(parts, counts) * share
                 accelerator.backward(loss * world)  # processes are averaged, and are to be summed
-            summed += torch.stack([loss.detach(), torch.tensor(float(batch.tokens), device=loss.device)])
+            summed += torch.stack([loss.detach(), torch.tensor(batch.tokens * share, device=loss.device)])
         norm = accelerator.clip_grad_norm_(self.loss.parameters(), recipe.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -141,27 +154,27 @@ class Run:
             )
 
 
-def factor(recipe: Recipe, step: int) -> float:
+def factor(recipe: Recipe, step: int, steps: int) -> float:
     """How much of the learning rate a step has: it rises during the warm-up, then falls as the schedule says."""
-    if step < recipe.warmup:
-        return (step + 1) / recipe.warmup
-    done = (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup)
+    warmup = recipe.warmup * steps if recipe.warmup < 1 else recipe.warmup
+    if step < warmup:
+        return min(1.0, (step + 1) / warmup)
+    done = (step - warmup) / max(1.0, steps - warmup)
     if recipe.schedule == "linear":
         return 1.0 - done
     return 0.5 * (1.0 + math.cos(math.pi * done)) if recipe.schedule == "cosine" else 1.0
 
 
-def _fresh(recipe: Recipe) -> Model:
-    """The model a run begins with: a checkpoint, or fresh weights around a tokenizer."""
-    if recipe.start:
-        return load(recipe.start)
-    tokenizer = Tokenizer.load(Path(recipe.tokenizer)) if recipe.tokenizer else None
-    if tokenizer is None:
-        raise MasqueradeError("Fresh weights need a tokenizer: name the folder of one, or make one with 'vocab'.")
-    values = {"vocab": len(tokenizer), "pad": tokenizer.special("pad"), "outputs": ("lm",), **recipe.model}
-    model = build(mass(**values) if recipe.encoder_decoder else Spec.of(values))
-    model.tokenizer = tokenizer
-    return model
+def mean_loss(loss: Loss, rows: Rows, micro: int) -> dict[str, float]:
+    """The loss of some rows as ``held_out``; and part by part, where it has several."""
+    counts, values = loss.counts(rows), dict[str, float]()
+    whole = 0.0
+    for start in range(0, len(rows), micro):
+        parts = loss(collate(rows[start : start + micro], loss.model.spec.pad).to(loss.model.device))
+        whole += float(loss.total(parts, counts))
+        for name, value in parts.items():
+            values[name] = values.get(name, 0.0) + float(value) / max(counts[name], 1)
+    return {"held_out": whole} | (values if len(values) > 1 else {})
 
 
 def _decayed(model: nn.Module, decay: float) -> list[dict[str, Any]]:

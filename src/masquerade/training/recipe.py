@@ -6,36 +6,29 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from masquerade.errors import MasqueradeError
 
 SCHEDULES = ("linear", "cosine", "constant")
+WHOLE = ("row", "micro", "log_every", "save_every", "evaluate_every", "length", "steps", "rows", "batch")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A pretraining run. Sizes are in tokens, packed rows and optimizer steps."""
+    """What every run has. Sizes are in tokens, packed rows and optimizer steps."""
 
-    objective: str  # one of masquerade.objectives.OBJECTIVES
     train: tuple[str, ...]  # files or hub data sets
     out: str  # the run's folder
-    tokenizer: str = ""  # a folder with tokenizer files; none if ``start`` has one
     start: str = ""  # a checkpoint to go on from; none for fresh weights
     held_out: tuple[str, ...] = ()
-    text_field: str = "text"  # where records keep their text
-    options: Mapping[str, Any] = field(default_factory=dict)  # settings of the objective
-    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec, for fresh weights
-    encoder_decoder: bool = False  # … with a decoder like the encoder, for objectives that write
     length: int = 128  # tokens of a piece, special ones included
     row: int = 512  # tokens of a packed row
-    rows: int = 8  # rows of an optimizer step, over all processes
     micro: int = 8  # rows that go through the network at once
-    steps: int = 1000
     rate: float = 5e-4
-    warmup: int = 100
+    warmup: float = 100  # steps; a share of all steps if below 1
     schedule: str = "linear"
     decay: float = 0.01
     clip: float = 1.0
@@ -45,14 +38,14 @@ class Recipe:
     log_every: int = 10
     save_every: int = 200
     evaluate_every: int = 200
-    held_out_rows: int = 50  # how many rows of the held-out text are scored
 
     def __post_init__(self) -> None:
         for name in ("train", "held_out"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        for name in ("length", "row", "rows", "micro", "steps", "log_every", "save_every", "evaluate_every"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+        for name in WHOLE:
+            value = getattr(self, name, 1)
+            if not isinstance(value, int) or value < 1:
                 raise MasqueradeError(f"The recipe's '{name}' has to be a whole number of at least 1.")
         if self.schedule not in SCHEDULES:
             raise MasqueradeError(f"There is no schedule '{self.schedule}'; choose from {', '.join(SCHEDULES)}.")
@@ -64,14 +57,55 @@ class Recipe:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
-def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
+@dataclass(frozen=True, kw_only=True)
+class Pretraining(Recipe):
+    """A run over plain text, with one of ``masquerade.objectives.OBJECTIVES``."""
+
+    objective: str
+    options: Mapping[str, Any] = field(default_factory=dict)  # settings of the objective
+    tokenizer: str = ""  # a folder with tokenizer files; none if ``start`` has one
+    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec, for fresh weights
+    text_field: str = "text"  # where records keep their text
+    copies: int = 0  # in how many fixed ways each piece is masked (BERT: 10); 0: a new one each epoch (RoBERTa)
+    rows: int = 8  # rows of an optimizer step, over all processes
+    steps: int = 1000
+    held_out_rows: int = 50  # how many rows of the held-out text are scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(Recipe):
+    """A run over labelled records, from a pretrained encoder."""
+
+    text: str = ""  # the field or column of the text; where there is no name for it, the first
+    pair: str = ""  # … of the second text, where there are two
+    label: str = ""  # … of the label; where there is no name for it, the last
+    regression: bool = False  # labels are numbers, to be predicted as such
+    limit: int = 0  # how many of the training records are used; 0: all
+    row: int = 256
+    batch: int = 32  # records of an optimizer step, over all processes
+    epochs: float = 3.0
+    rate: float = 5e-5
+    warmup: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.epochs > 0:
+            raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
+        if not self.start:
+            raise MasqueradeError("The recipe does not say which checkpoint to fine-tune; add start = '…'.")
+
+
+Kind = TypeVar("Kind", bound=Recipe)
+
+
+def read_recipe(path: Path, kind: type[Kind], changes: Sequence[str] = ()) -> Kind:
     """A recipe from a TOML file, with changes of the form ``key=value`` or ``table.key=value``; values are TOML too,
     and what is no TOML value is taken as text."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MasqueradeError(f"The recipe {path} cannot be read: {error.strerror}.") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MasqueradeError(f"The recipe {path} is not proper TOML: {error}.") from error
     for change in changes:
         key, equals, text = change.partition("=")
@@ -85,11 +119,12 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
             table[last] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             table[last] = text
-    known = {each.name for each in fields(Recipe)}
+    known = fields(kind)
     for name in values:
-        if name not in known:
-            raise MasqueradeError(f"A recipe has no '{name}'; it has {', '.join(sorted(known))}.")
-    for name in ("objective", "train", "out"):
-        if name not in values:
-            raise MasqueradeError(f"The recipe {path} does not say '{name}'; add it, or set it as {name}=… .")
-    return Recipe(**values)
+        if name not in {each.name for each in known}:
+            names = ", ".join(sorted(each.name for each in known))
+            raise MasqueradeError(f"A recipe has no '{name}'; it has {names}.")
+    for each in known:
+        if each.default is MISSING and each.default_factory is MISSING and each.name not in values:
+            raise MasqueradeError(f"The recipe {path} does not say '{each.name}'; add it, or set {each.name}=… .")
+    return kind(**values)

@@ -52,7 +52,8 @@ class Report:
             for name, value in values.items():
                 self.board.add_scalar(name, value, step)
         if "held_out" in values:
-            self.progress.console.print(f"step {step}: held-out loss {values['held_out']:.4f}")
+            said = "  ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in values.items())
+            self.progress.console.print(f"step {step}: {said}")
 
     def plot(self) -> None:
         """Draw the loss curve beside the log."""

@@ -33,12 +33,13 @@ class Store:
         found = [path for path in self.folder.glob("step-*") if (path / "state.json").is_file()]
         return max(found, key=lambda path: int(path.name.removeprefix("step-")), default=None)
 
-    def save(self, step: int, model: Model, optimizer: torch.optim.Optimizer, place: Place) -> Path:
-        """Write the checkpoint of a step."""
+    def save(self, step: int, networks: dict[str, Model], optimizer: torch.optim.Optimizer, place: Place) -> Path:
+        """Write the checkpoint of a step: the model in its folder, its helpers in folders inside of it."""
         fresh, target = self.folder / f".step-{step}.tmp", self.folder / f"step-{step}"
         shutil.rmtree(fresh, ignore_errors=True)
         try:
-            save(model, fresh)
+            for name, model in networks.items():
+                save(model, fresh / name)
             torch.save(optimizer.state_dict(), fresh / "optimizer.pt")
             write_text(fresh / "state.json", json.dumps({"step": step, "place": asdict(place)}))
             shutil.rmtree(target, ignore_errors=True)
@@ -53,11 +54,13 @@ class Store:
             shutil.rmtree(old, ignore_errors=True)
         return target
 
-    def load(self, checkpoint: Path) -> tuple[Model, dict[str, Any], int, Place]:
-        """The model, the optimizer's state, the step and the place of a checkpoint."""
+    def load(self, checkpoint: Path) -> tuple[dict[str, Model], dict[str, Any], int, Place]:
+        """The networks, the optimizer's state, the step and the place of a checkpoint."""
         state = read_json(checkpoint / "state.json")
         optimizer = torch.load(checkpoint / "optimizer.pt", weights_only=True)
-        return load(checkpoint), optimizer, int(state["step"]), Place(**state["place"])
+        networks = {"": load(checkpoint)}
+        networks |= {path.parent.name: load(path.parent) for path in checkpoint.glob("*/config.json")}
+        return networks, optimizer, int(state["step"]), Place(**state["place"])
 
     def record(self, entry: dict[str, Any]) -> None:
         """Add a line to the log."""

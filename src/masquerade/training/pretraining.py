@@ -1,0 +1,93 @@
+"""Pretraining: text in, any objective, a model out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from masquerade.checkpoint import load
+from masquerade.data.rows import Place, Rows
+from masquerade.data.tokens import prepare
+from masquerade.errors import MasqueradeError
+from masquerade.families.own import mass
+from masquerade.nn.model import Model, build
+from masquerade.nn.spec import Spec
+from masquerade.objectives import entry, make_objective
+from masquerade.objectives.base import Example, Terms
+from masquerade.objectives.electra import GeneratorWords, generator_spec
+from masquerade.text.tokenizer import Tokenizer
+from masquerade.training.loop import Job, mean_loss
+from masquerade.training.loss import Electra, Loss
+from masquerade.training.recipe import Pretraining
+
+
+class Pretrain(Job):
+    """A pretraining recipe at work."""
+
+    def __init__(self, recipe: Pretraining) -> None:
+        self.recipe: Pretraining = recipe
+        self.entry = entry(recipe.objective)
+        self.held_out: list[list[Example]] = []
+
+    def begin(self) -> dict[str, Model]:
+        model = self._model()
+        if model.tokenizer is None:
+            raise MasqueradeError("The model to train has no tokenizer; name one in the recipe: tokenizer = '…'.")
+        objective = make_objective(self.recipe.objective, model.tokenizer, self.recipe.options)
+        if not isinstance(objective, GeneratorWords):
+            return {"": model}
+        generator = build(generator_spec(model.spec, objective.size))
+        generator.tokenizer = model.tokenizer
+        return {"": model, "generator": generator}
+
+    def read(self, model: Model, folder: Path) -> None:
+        if model.tokenizer is None:
+            raise MasqueradeError("The model to train has no tokenizer; put its files into the checkpoint's folder.")
+        recipe, tokenizer = self.recipe, model.tokenizer
+        self.objective = make_objective(recipe.objective, tokenizer, recipe.options)
+        self.terms = Terms.of(tokenizer)
+        self.rows = self._rows(recipe.train, folder / "tokens" / "train", tokenizer, recipe.seed, recipe.copies)
+        if recipe.held_out:
+            rows = self._rows(recipe.held_out, folder / "tokens" / "held_out", tokenizer, seed=0)
+            self.held_out = [row for row, _ in islice(rows(Place()), recipe.held_out_rows)]
+
+    def loss(self, networks: dict[str, Model]) -> Loss:
+        if isinstance(self.objective, GeneratorWords):
+            return Electra(networks[""], networks["generator"], self.terms.specials, self.objective.weight)
+        return Loss(networks[""])
+
+    @property
+    def steps(self) -> int:
+        return self.recipe.steps
+
+    def batches(self, place: Place) -> Iterator[tuple[list[list[Example]], Place]]:
+        stream = self.rows(place)
+        while group := list(islice(stream, self.recipe.rows)):
+            yield [row for row, _ in group], group[-1][1]
+
+    def evaluate(self, loss: Loss) -> dict[str, float]:
+        return mean_loss(loss, self.held_out, self.recipe.micro) if self.held_out else {}
+
+    def _model(self) -> Model:
+        """The model a run begins with: a checkpoint, given the heads that it lacks; or fresh weights around a
+        tokenizer."""
+        recipe, needed = self.recipe, tuple(self.entry.model.get("outputs", ("lm",)))
+        tokenizer = Tokenizer.load(Path(recipe.tokenizer).expanduser()) if recipe.tokenizer else None
+        if recipe.start:
+            model = load(recipe.start)
+            model.tokenizer = model.tokenizer or tokenizer
+            return model if set(needed) <= set(model.spec.all_heads) else model.with_heads(needed)
+        if tokenizer is None:
+            raise MasqueradeError("Fresh weights need a tokenizer: name the folder of one, or make one with 'vocab'.")
+        values = {"vocab": len(tokenizer), "pad": tokenizer.special("pad"), "outputs": ("lm",)}
+        values |= {**self.entry.model, **recipe.model}
+        model = build(mass(**values) if self.entry.writes else Spec.of(values))
+        model.tokenizer = tokenizer
+        return model
+
+    def _rows(self, sources: Sequence[str], folder: Path, tokenizer: Tokenizer, seed: int, copies: int = 0) -> Rows:
+        """The rows of some sources, tokenised once."""
+        recipe = self.recipe
+        tokens = prepare(sources, tokenizer, folder, recipe.text_field)
+        return Rows(tokens, self.objective, self.terms, length=recipe.length, row=recipe.row, seed=seed, copies=copies)
