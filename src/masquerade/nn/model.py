@@ -13,6 +13,7 @@ from masquerade.masks import perm_masked
 from masquerade.nn.cache import Cache
 from masquerade.nn.embeddings import Embeddings, Words
 from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Dense
+from masquerade.nn.recurrent import RecurrentStack
 from masquerade.nn.relations import TransformerXL
 from masquerade.nn.spec import Spec
 from masquerade.nn.stack import Encoded, Stack
@@ -37,7 +38,7 @@ class Model(nn.Module):
         self.spec, self.tokenizer, self.config = spec, tokenizer, config or {}
         self.words = Words(spec)
         self.embeddings = Embeddings(spec)
-        self.stack = Stack(spec)
+        self.stack: Stack | RecurrentStack = RecurrentStack(spec, spec.recurrent) if spec.recurrent else Stack(spec)
         self.decoder = Decoder(spec.decoder) if spec.decoder else None
         self.pooler = Dense(spec) if spec.pooler else None
         self.heads = nn.ModuleDict({name: MAKERS[name](spec) for name in spec.all_heads})

@@ -13,6 +13,7 @@ from masquerade.nn.activations import ACTIVATIONS
 POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl")
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
+RECURRENT = ("lstm", "gru")
 HEADS = ("lm", "boundary", "detect", "tag", "span", "classify", "pair")
 
 
@@ -47,6 +48,7 @@ class Spec:
     segment_relation: bool = False  # Transformer-XL's attention also asks: same segment? (XLNet)
     share_biases: bool = False  # … and all its layers have the same two biases
     # layers
+    recurrent: str | None = None  # one of RECURRENT in the place of attention; it needs no positions: ()
     activation: str = "gelu"
     gated: bool = False  # a second matrix gates the feed-forward layer (T5 v1.1)
     norm: str = "layer"
@@ -90,6 +92,8 @@ class Spec:
             self._set("final_norm", self.norm_first)
         if "pair" in self.all_heads or ("classify" in self.all_heads and self.pooled):
             self._set("pooler", True)
+        if self.recurrent:
+            self._set("mask", "causal")
         self._check()
 
     def _set(self, name: str, value: object) -> None:
@@ -100,13 +104,15 @@ class Spec:
         for name in ("vocab", "width", "layers", "heads", "feedforward", "longest", "group_size"):
             if getattr(self, name) < 1:
                 raise SpecError(f"A network needs '{name}' to be at least 1, but it is {getattr(self, name)}.")
-        if self.head_size is None and self.width % self.heads:
+        if self.recurrent is None and self.head_size is None and self.width % self.heads:
             raise SpecError(f"A width of {self.width} cannot be shared by {self.heads} heads; make it a multiple.")
         _known("activation", (self.activation, self.lm_activation, self.classifier_activation), tuple(ACTIVATIONS))
         _known("norm", (self.norm,), NORMS)
         _known("position scheme", self.positions, POSITIONS)
         _known("mask", (self.mask,), MASKS)
         _known("head", self.all_heads, HEADS)
+        if self.recurrent is not None:
+            self._check_recurrent(self.recurrent)
         if self.groups is not None and not 1 <= self.groups <= self.layers:
             raise SpecError(f"{self.groups} groups cannot share {self.layers} layers; give 1 to {self.layers}.")
         if self.group_size > 1 and self.groups is None:
@@ -136,6 +142,13 @@ class Spec:
                 f"A decoder of {decoder.vocab} words and width {decoder.width} cannot share the embeddings of an "
                 f"encoder of {self.vocab} words and width {self.width}; make them equal."
             )
+
+    def _check_recurrent(self, kind: str) -> None:
+        _known("recurrent layer", (kind,), RECURRENT)
+        if self.decoder is not None or self.cross or self.groups is not None:
+            raise SpecError("Recurrent layers look at no source and share no weights; leave 'recurrent' out, or those.")
+        if {"rotary", "buckets", "nezha", "transformer-xl"} & set(self.positions):
+            raise SpecError("Recurrent layers have no attention that could ask for distances; use positions=().")
 
     @property
     def all_heads(self) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Writing, and how well a language model predicts what others wrote."""

@@ -1,0 +1,202 @@
+"""How well a language model predicts a text, in numbers that can be compared.
+
+What is counted is the same for every model: each token of each document once, and one end token a document. Perplexity
+per token depends on the tokenizer: who cuts text into more pieces has an easier guess each time. Per word and per
+character it does not, so these are the numbers to compare models by. They still say nothing of what a tokenizer has
+thrown away: capitals and accents that it folds, blanks, and words that it calls unknown, need not be predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+import torch
+from torch.nn import functional as F
+
+from masquerade.errors import MasqueradeError
+from masquerade.layout import IGNORE, Layout, batch
+from masquerade.masks import causal, pack
+from masquerade.nn.model import Model
+from masquerade.text.tokenizer import Tokenizer
+from masquerade.writing.ngram import NGram
+
+TOGETHER = 100  # documents tokenised at a time
+AT_ONCE = 2048  # tokens that a network reads at a time
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """The loss of a text, and how much text that was."""
+
+    loss_per_token: float  # natural logarithm
+    tokens: int  # those of the text, and one end a document
+    words: int  # what stands between blanks
+    characters: int  # all of them, blanks too
+
+    @property
+    def perplexity(self) -> float:
+        """Per token: among how many equally likely tokens the model might as well have guessed."""
+        return _exp(self.loss_per_token)
+
+    @property
+    def word_perplexity(self) -> float:
+        """Per word, whatever pieces it was cut into. Chinese has no blanks between words, so a 'word' would be a whole
+        clause there: look at characters instead. Infinite where it is too large for a number."""
+        return _exp(self.loss_per_token * self.tokens / self.words)
+
+    @property
+    def bits_per_character(self) -> float:
+        """To how many bits the model would compress a character."""
+        return self.loss_per_token * self.tokens / self.characters / math.log(2)
+
+
+def perplexity(
+    model: Model,
+    texts: Iterable[str],
+    *,
+    length: int,
+    stride: int | None = None,
+    start: int | None = None,
+    end: int | None = None,
+) -> Perplexity:
+    """How well a network that was trained to predict the next token, under whatever mask it was configured, does so.
+
+    Documents are read as the objective ``next`` lays them out, in windows of ``length`` tokens: the start token,
+    ``length`` − 2 tokens of the text, and room for the end. A window moves on by ``stride`` tokens, half of its length
+    if not given, and scores those that are new in it; the others are their context. With a stride of a whole length,
+    documents are cut into pieces that know nothing of each other, as in training. The end is scored behind the last
+    token of a document only, not behind every piece. ``start`` and ``end`` are [CLS] and [SEP] if not given.
+    """
+    tokenizer = _tokenizer(model)
+    stride = length // 2 if stride is None else stride
+    if length < 3 or stride < 1:
+        raise MasqueradeError(
+            f"Windows of {length} tokens that move on by {stride} cannot be read; a window holds a start, an end and "
+            "at least one token between them, and moves on by at least one."
+        )
+    if "learned" in model.spec.positions and length > model.spec.longest:
+        raise MasqueradeError(
+            f"Windows of {length} tokens are too long for this model, which has {model.spec.longest} positions."
+        )
+    start = tokenizer.special("cls") if start is None else start
+    tally = _Tally()
+    windows = (
+        window
+        for ids in documents(tally.watch(texts), tokenizer, end)
+        for window in _windows(ids, start, length - 2, stride)
+    )
+    training = model.training
+    model.eval()
+    try:
+        for layout in _batches(windows, length, model.spec.pad):
+            tally.add(*_score(model, layout))
+    finally:
+        model.train(training)
+    return tally.result()
+
+
+def ngram_perplexity(model: NGram, texts: Iterable[str], tokenizer: Tokenizer, *, end: int | None = None) -> Perplexity:
+    """The same of an n-gram model, which reads documents whole; it is trained on what ``documents`` gives."""
+    if model.vocab != len(tokenizer):
+        raise MasqueradeError(
+            f"These n-grams are of {model.vocab} different tokens, but the tokenizer has {len(tokenizer)}; use the one "
+            "they were counted with."
+        )
+    tally = _Tally()
+    for ids in documents(tally.watch(texts), tokenizer, end):
+        tally.add(-float(model.log_probability(ids).sum()), len(ids))
+    return tally.result()
+
+
+def documents(texts: Iterable[str], tokenizer: Tokenizer, end: int | None = None) -> Iterator[list[int]]:
+    """The ids of texts, each with the end token ([SEP] if not given) behind it."""
+    end = tokenizer.special("sep") if end is None else end
+    stream = iter(texts)
+    while some := list(islice(stream, TOGETHER)):
+        for ids in tokenizer.encode_all(some):
+            yield [*ids, end]
+
+
+class _Tally:
+    """What has been read and scored so far."""
+
+    def __init__(self) -> None:
+        self.loss, self.tokens, self.words, self.characters = 0.0, 0, 0, 0
+
+    def watch(self, texts: Iterable[str]) -> Iterator[str]:
+        """The texts, counted as they pass; those of blanks alone are left out."""
+        for text in texts:
+            words = len(text.split())
+            if words:
+                self.words += words
+                self.characters += len(text)
+                yield text
+
+    def add(self, loss: float, tokens: int) -> None:
+        self.loss += loss
+        self.tokens += tokens
+
+    def result(self) -> Perplexity:
+        if not self.words:
+            raise MasqueradeError("There is no text to predict: it is empty, or has nothing but blanks.")
+        return Perplexity(self.loss / self.tokens, self.tokens, self.words, self.characters)
+
+
+def _windows(ids: Sequence[int], start: int, room: int, stride: int) -> Iterator[Layout]:
+    """A document, its end included, as windows that show ``room`` tokens of its text at most. Every token is a label in
+    exactly one of them."""
+    text = len(ids) - 1
+    if stride >= room:  # equal pieces, as data.tokens cuts them
+        parts = max(1, -(-text // room))
+        ends = [text * part // parts for part in range(1, parts + 1)]
+    else:
+        ends = [*range(min(room, text), text, stride), text]
+    for done, upto in pairwise([0, *ends]):
+        first = done if stride >= room else max(0, upto - room)
+        label = [IGNORE] * (done - first) + list(ids[done:upto]) + [ids[text] if upto == text else IGNORE]
+        yield causal([start, *ids[first:upto]]).replace(label=label)
+
+
+def _batches(windows: Iterable[Layout], row: int, pad: int) -> Iterator[Layout]:
+    """Windows packed into rows of up to ``row`` tokens, rows into batches of about AT_ONCE."""
+    rows: list[list[Layout]] = []
+    size = row  # of the last row; there is none yet, so it is full
+    for window in windows:
+        if size + len(window) > row:
+            if (len(rows) + 1) * row > AT_ONCE and rows:
+                yield batch([pack(each) for each in rows], pad)
+                rows = []
+            rows.append([])
+            size = 0
+        rows[-1].append(window)
+        size += len(window)
+    if rows:
+        yield batch([pack(each) for each in rows], pad)
+
+
+@torch.inference_mode()
+def _score(model: Model, layout: Layout) -> tuple[float, int]:
+    """The summed loss of a batch's labels, and how many there are."""
+    layout = layout.to(model.device)
+    asked = layout.label != IGNORE
+    scores = model.scores(layout, "lm", at=asked).float()  # (labels, vocab)
+    losses = F.cross_entropy(scores, layout.label[asked], reduction="none")
+    return float(losses.cpu().double().sum()), len(losses)
+
+
+def _tokenizer(model: Model) -> Tokenizer:
+    if model.decoder is not None:
+        raise MasqueradeError("An encoder–decoder predicts a text from another one; measure a model with one stack.")
+    if model.tokenizer is None:
+        raise MasqueradeError("This model has no tokenizer, so it cannot read text; put one into its folder.")
+    return model.tokenizer
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
