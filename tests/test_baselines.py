@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from masquerade.training.loop import Run
 from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining
 from masquerade.writing.ngram import USUAL, NGram, _discounts
-from masquerade.writing.perplexity import Perplexity, documents, ngram_perplexity, perplexity
+from masquerade.writing.perplexity import Perplexity, documents, ngram_perplexity, perplexity, show
 
 TINY = Spec(vocab=30, width=8, layers=2, recurrent="lstm", positions=(), segments=0, outputs=("lm",))
 TEXT = "the cat sat on a warm mat and saw two dogs run by an old red house near the blue sea 北京是中国的首都。"
@@ -464,3 +465,18 @@ def test_what_cannot_be_measured_is_one_sentence(tokenizer: Tokenizer) -> None:
 
 def test_a_perplexity_too_large_for_a_number_is_infinite() -> None:
     assert Perplexity(5.0, 1000, words=1, characters=999).word_perplexity == math.inf
+
+
+def test_results_are_shown_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    results = {
+        "3-gram [a]": Perplexity(math.log(64), 20, words=10, characters=60),
+        "北京": Perplexity(5.0, 999, 1, 998),
+    }
+    show(results)
+    printed = capsys.readouterr().out
+    assert all(part in printed for part in ("3-gram [a]", "64.00", "4,096.0", "2.0000", "北京", "inf"))
+    show(results, as_json=True)
+    read = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert read["3-gram [a]"] == results["3-gram [a]"].values()
+    assert read["北京"]["word_perplexity"] is None
+    assert read["北京"]["tokens"] == 999

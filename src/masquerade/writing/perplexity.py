@@ -8,9 +8,10 @@ thrown away: capitals and accents that it folds, blanks, and words that it calls
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice, pairwise
 
 import torch
@@ -51,6 +52,12 @@ class Perplexity:
     def bits_per_character(self) -> float:
         """To how many bits the model would compress a character."""
         return self.loss_per_token * self.tokens / self.characters / math.log(2)
+
+    def values(self) -> dict[str, float | None]:
+        """All of these numbers by name, with None for what is infinite."""
+        derived = ("perplexity", "word_perplexity", "bits_per_character")
+        numbers = asdict(self) | {name: getattr(self, name) for name in derived}
+        return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
 
 def perplexity(
@@ -118,6 +125,26 @@ def documents(texts: Iterable[str], tokenizer: Tokenizer, end: int | None = None
     while some := list(islice(stream, TOGETHER)):
         for ids in tokenizer.encode_all(some):
             yield [*ids, end]
+
+
+def show(measured: Mapping[str, Perplexity], as_json: bool = False) -> None:
+    """Print what was measured, a line for each name; as JSON, where a perplexity that is infinite is null."""
+    if as_json:
+        print(json.dumps({name: each.values() for name, each in measured.items()}, ensure_ascii=False, indent=2))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("model", overflow="fold")
+    for title in ("per token", "per word", "bits/character", "tokens", "words"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, each in measured.items():
+        numbers = (f"{each.perplexity:,.2f}", f"{each.word_perplexity:,.1f}", f"{each.bits_per_character:.4f}")
+        table.add_row(escape(name), *numbers, f"{each.tokens:,}", f"{each.words:,}")
+    Console(highlight=False).print(table)
 
 
 class _Tally:
