@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from masquerade.errors import LayoutError
 from masquerade.layout import FAR, Layout, join, visible
 from masquerade.nn.attention import KeyValues
@@ -41,6 +43,23 @@ class Cache:
     def keep(self, layout: Layout, layers: list[KeyValues], source: list[KeyValues]) -> None:
         """Remember a finished pass: the layout of all tokens, their keys and values, and the source's."""
         self.layout, self.layers, self.source = layout, layers, source
+
+    def crop(self, n: int) -> None:
+        """Keep the first ``n`` tokens of every row and forget the others: those that only asked, and were answered."""
+        if self.layout is None or n >= len(self):
+            return
+        self.layout = self.layout[:n]
+        self.layers = [(key[:, :, :n], value[:, :, :n]) for key, value in self.layers]
+
+    def select(self, rows: Tensor, source: bool = True) -> None:
+        """Keep these rows, (m,), in this order; a row may be named several times, as hypotheses that go on from the
+        same one do. With ``source`` false the rows of the source stay as they are: each row's is the same as before."""
+        if self.layout is None:
+            return
+        self.layout = self.layout.map(lambda field: field[rows])
+        self.layers = [(key[rows], value[rows]) for key, value in self.layers]
+        if source:
+            self.source = [(key[rows], value[rows]) for key, value in self.source]
 
     def remember(self, n: int) -> None:
         """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the

@@ -1,0 +1,138 @@
+"""Beam search: the best few beginnings of every prompt side by side, one token longer each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from masquerade.decoding.autoregressive import Sequential, best
+from masquerade.decoding.constraints import State
+from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn, Writing
+from masquerade.errors import MasqueradeError
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The best texts that a search with so many ``beams`` finds: the ``copies`` best of them for each prompt.
+
+    A text's score is its log-probability divided by its length (the end included) to the power of ``length_penalty``;
+    above 0 that favours long texts. The search for a prompt is over when it has as many finished texts as beams and
+    ``early_stopping`` is true; or when the best beam, were it to end now, would be worse than all of them; or, with
+    ``early_stopping`` "never", when it would be so at any length. One beam is greedy.
+    """
+
+    beams: int = 4
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if self.beams < 1:
+            raise MasqueradeError(f"A search with {self.beams} beams finds nothing; give at least one.")
+        if not 1 <= self.copies <= self.beams:
+            raise MasqueradeError(f"{self.beams} beams cannot give {self.copies} texts; ask for 1 to {self.beams}.")
+        if self.early_stopping not in (True, False, "never"):
+            raise MasqueradeError(f"'early_stopping' is true, false or 'never', not '{self.early_stopping}'.")
+
+    def start(self, job: Job) -> Writing:
+        return Sequential(job, best, penalty=self.length_penalty) if self.beams == 1 else Searching(job, self)
+
+
+class Searching:
+    """A beam search under way. Each prompt that is still searched has the same number of rows of the desk."""
+
+    def __init__(self, job: Job, settings: Beam) -> None:
+        self.job, self.settings = job, settings
+        device = job.desk.owner.device
+        self.live = list(range(len(job.limits)))  # the prompts still searched
+        self.found: list[list[Hypothesis]] = [[] for _ in self.live]  # finished texts, the best first
+        self.ids = torch.zeros(len(self.live), 0, dtype=torch.long, device=device)  # (rows, done)
+        self.scores = torch.zeros(len(self.live), 1, device=device)  # (prompts, beams), log-probabilities
+        self.states: list[State] = job.states(self.live)  # one a row
+
+    def lay_out(self) -> Turn | None:
+        """The newest tokens, or at first the prompts, and masks for the next ones where they are asked for."""
+        if not self.live:
+            return None
+        page, done = self.job.desk.page, self.ids.shape[1]
+        return page.lay(self.ids[:, -1:], done - 1) if done else page.prompt, page.ask(done)
+
+    def commit(self, scores: Tensor, step: int) -> list[Commit]:
+        """Scores (rows, 1, vocab): lengthen every beam by every token, and keep the best of all."""
+        job, desk, (prompts, beams), width = self.job, self.job.desk, self.scores.shape, self.settings.beams
+        done, vocab = self.ids.shape[1], scores.shape[-1]
+        owners = [prompt for prompt in self.live for _ in range(beams)]
+        history = torch.cat([desk.page.before, self.ids], dim=1)
+        logs = job.admit(scores[:, 0].log_softmax(-1), history, done, owners, self.states)
+        total = (self.scores[:, :, None] + logs.view(prompts, beams, vocab)).flatten(1)
+        # one of each beam's tokens may be the end, so twice as many candidates leave enough to go on with
+        top, places = total.topk(min(2 * width, total.shape[1]))
+        parent, token = places // vocab, places % vocab
+        limits = torch.tensor([job.limits[prompt] for prompt in self.live], device=token.device)
+        ends = (done + 1 >= limits)[:, None].expand_as(token)
+        if job.end is not None:
+            ends = ends | (token == job.end)
+        rows = parent + beams * torch.arange(prompts, device=token.device)[:, None]
+        self._finish(top[:, :width], rows[:, :width], token[:, :width], ends[:, :width])
+        running, order = top.masked_fill(ends, -torch.inf).topk(min(width, top.shape[1]))
+        going = [item for item in range(prompts) if not self._over(item, float(running[item, 0]), done + 1)]
+        commits = [each for item in set(range(prompts)) - set(going) for each in self._best(self.live[item])]
+        self._go_on(torch.tensor(going, device=token.device).long(), running, rows, token, order)
+        return commits
+
+    def results(self) -> list[list[Hypothesis]]:
+        """The best finished texts of each prompt."""
+        for number, found in enumerate(self.found, start=1):
+            if not found:
+                raise MasqueradeError(f"The search found nothing for prompt {number}; allow more tokens or beams.")
+        return [found[: self.settings.copies] for found in self.found]
+
+    def _finish(self, scores: Tensor, rows: Tensor, tokens: Tensor, ends: Tensor) -> None:
+        """Add the candidates that came to an end, each (prompts, width), to what was found."""
+        length = self.ids.shape[1] + 1
+        for item, place in (ends & scores.isfinite()).nonzero().tolist():
+            prompt, token = self.live[item], int(tokens[item, place])
+            ids = [*self.ids[rows[item, place]].tolist(), token]
+            score = float(scores[item, place]) / length**self.settings.length_penalty
+            trace = [Commit(prompt, index, index, number) for index, number in enumerate(ids)]
+            ended = token == self.job.end
+            self.found[prompt].append(Hypothesis(ids[:-1] if ended else ids, score, ended, trace))
+        for prompt in self.live:
+            self.found[prompt].sort(key=lambda text: -text.score)
+            del self.found[prompt][self.settings.beams :]
+
+    def _over(self, item: int, running: float, done: int) -> bool:
+        """Is nothing better to be found for this prompt?"""
+        prompt, settings = self.live[item], self.settings
+        if running == -torch.inf:
+            return True
+        if len(self.found[prompt]) < settings.beams:
+            return False
+        if settings.early_stopping is True:
+            return True
+        longest = settings.early_stopping == "never" and settings.length_penalty > 0
+        length = self.job.limits[prompt] if longest else done
+        hoped: float = running / length**settings.length_penalty
+        return hoped <= self.found[prompt][-1].score
+
+    def _go_on(self, going: Tensor, running: Tensor, rows: Tensor, token: Tensor, order: Tensor) -> None:
+        """Continue the prompts at ``going`` with their best beams: running scores (prompts, beams), and which of the
+        candidates, rows and tokens (prompts, candidates), they are."""
+        chosen = rows.gather(1, order)[going].flatten()
+        tokens = token.gather(1, order)[going].flatten()
+        self.live = [self.live[item] for item in going.tolist()]
+        self.scores = running[going]
+        alive = self.scores.flatten().isfinite().tolist()
+        owners = [prompt for prompt in self.live for _ in range(self.scores.shape[1])]
+        self.states = [
+            self.job.advance(owner, self.states[row], number) if lives else None
+            for owner, row, number, lives in zip(owners, chosen.tolist(), tokens.tolist(), alive, strict=True)
+        ]
+        self.ids = torch.cat([self.ids[chosen], tokens[:, None]], dim=1)
+        if self.live:
+            self.job.desk.select(chosen)
+
+    def _best(self, prompt: int) -> list[Commit]:
+        return self.found[prompt][0].trace if self.found[prompt] else []

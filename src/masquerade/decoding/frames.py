@@ -1,0 +1,321 @@
+"""Frames: where a model puts what it writes.
+
+A model continues a text, answers a source behind it, fills a blank or writes with a decoder of its own; in all of them
+the next token is laid out like the one before, with some of its fields one higher. So a frame is a constructor, as a
+mask is: it makes a Page, which is data, and the decoding loop knows nothing of families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from masquerade.errors import MasqueradeError
+from masquerade.layout import FIELDS, Kind, Layout, batch
+from masquerade.masks import bidirectional, causal, infill
+from masquerade.masks import prefix as prefix_mask
+from masquerade.nn.model import Model
+from masquerade.nn.spec import Spec
+from masquerade.text.tokenizer import Tokenizer
+
+Ids = Sequence[int]
+NOTHING = -1  # the id of a token that is not there, in what a text continues
+
+FORWARD = ("position", "rank", "horizon")  # what counts up along a text
+INSIDE = ("inner", "rank", "horizon")  # what counts up inside a blank, which stands in one place
+
+
+@dataclass(frozen=True)
+class Page:
+    """A batch of prompts laid out, a row each, and how the tokens that are written behind them will be."""
+
+    prompt: Layout  # (rows, n), what the model is shown first
+    first: Layout  # (rows, 1), how the first written token is laid out
+    moves: tuple[str, ...]  # the fields that are one higher for each further token
+    before: Tensor  # (rows, h), the tokens that the writing continues, to the right; NOTHING where a row has fewer
+    source: Layout | None = None  # (rows, s), what an encoder reads
+    asking: Kind | None = None  # the kind of the masks that ask for the next token; None: the last token is asked
+    mask: int = 0  # … and their id
+
+    def lay(self, ids: Tensor, at: int) -> Layout:
+        """Written tokens, (rows, m), the first of which is number ``at`` of what is written."""
+        steps = at + torch.arange(ids.shape[1], device=ids.device)
+        fields = {name: getattr(self.first, name) for name in FIELDS if name != "ids"}
+        moved = {name: field + steps if name in self.moves else field for name, field in fields.items()}
+        return Layout(ids=ids, **{name: field.expand(ids.shape) for name, field in moved.items()})
+
+    def ask(self, at: int, count: int = 1) -> Layout | None:
+        """Masks in the places of tokens ``at`` and following, (rows, count); None where the last token is asked."""
+        if self.asking is None:
+            return None
+        masks = torch.full((self.first.rows, count), self.mask, device=self.first.ids.device)
+        return self.lay(masks, at).replace(kind=self.asking)
+
+    def select(self, rows: Tensor) -> Page:
+        """These rows, (m,), in this order."""
+        return self._map(lambda field: field[rows])
+
+    def to(self, device: torch.device) -> Page:
+        """The page on another device."""
+        return self._map(lambda field: field.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Page:
+        source = None if self.source is None else self.source.map(change)
+        prompt, first = self.prompt.map(change), self.first.map(change)
+        return replace(self, prompt=prompt, first=first, source=source, before=change(self.before))
+
+    def prompts(self) -> list[list[int]]:
+        """The ids of each prompt: of its source, where it has one."""
+        layout = self.prompt if self.source is None else self.source
+        return [layout.row(row).ids.tolist() for row in range(layout.rows)]
+
+    def room(self, spec: Spec) -> list[int]:
+        """How many tokens can be written in each row before the model's positions are used up."""
+        writer = spec.decoder or spec
+        last = 1 if self.asking is None else 0  # the last token that is chosen need not be run
+        tables = {"learned": "position", "inner": "inner"}
+        rooms = torch.full((self.first.rows,), torch.iinfo(torch.long).max)
+        for scheme, field in tables.items():
+            if scheme not in writer.positions:
+                continue
+            limit = writer.longest - writer.position_offset
+            if field in self.moves:
+                rooms = torch.minimum(rooms, limit - getattr(self.first, field)[:, 0].cpu() + last)
+            rooms = rooms.where((getattr(self.prompt, field) < limit).all(-1).cpu(), 0)
+        if self.source is not None and "learned" in spec.positions:
+            rooms = rooms.where((self.source.position < spec.longest - spec.position_offset).all(-1).cpu(), 0)
+        return [int(room) for room in rooms]
+
+
+class Frame(Protocol):
+    """How prompts become a Page. Texts are encoded with the special tokens that the frame wants around them; ids are
+    taken as they are."""
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends what is written."""
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> list[int]: ...
+
+    def page(self, prompts: Sequence[Ids]) -> Page: ...
+
+
+@dataclass(frozen=True)
+class Continue:
+    """The prompt is a text, and what is written goes on from there, from left to right: GPT-2, Transformer-XL; and
+    XLNet, which asks for the next word with a QUERY in its place."""
+
+    end: int | None
+    begin: int | None = None  # what stands for an empty prompt
+    asking: Kind | None = None
+    mask: int = 0
+    segment: int = 0
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        """The text as the tokenizer begins one, left open at its end."""
+        opening = tokenizer.encode("", specials=True)[:1]
+        return [*(opening if opening == [tokenizer.specials.get("cls")] else []), *tokenizer.encode(text)]
+
+    def page(self, prompts: Sequence[Ids]) -> Page:
+        if self.begin is not None:
+            prompts = [ids if len(ids) else [self.begin] for ids in prompts]
+        if not all(len(ids) for ids in prompts):
+            raise MasqueradeError("There is nothing to continue: a prompt is empty, and the model has no begin token.")
+        prompt = batch([causal(ids).replace(segment=self.segment) for ids in prompts])
+        first = _first(prompt, [len(ids) for ids in prompts], segment=self.segment)
+        first = first.replace(rank=first.position, horizon=first.position)
+        return Page(prompt, first, FORWARD, _before(prompts), asking=self.asking, mask=self.mask)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The prompt is a source, [CLS] source [SEP], which sees itself; what is written stands behind it in a segment of
+    its own: UniLM, or any BERT trained under the ``prefix`` mask. The next word is asked of a [MASK] in its place,
+    which the word then takes (UniLM), or without ``mask`` of the word before it (bert4keras)."""
+
+    cls: int
+    sep: int
+    mask: int | None
+    segments: tuple[int, int] = (0, 1)  # of the source, and of what is written
+
+    @property
+    def end(self) -> int:
+        return self.sep
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        return [self.cls, *tokenizer.encode(text), self.sep]
+
+    def page(self, prompts: Sequence[Ids]) -> Page:
+        if not all(len(ids) for ids in prompts):
+            raise MasqueradeError("There is nothing to write from: a source is empty; it needs its [CLS] at least.")
+        prompt = batch([prefix_mask(ids, []).replace(segment=self.segments[0]) for ids in prompts])
+        first = _first(prompt, [len(ids) for ids in prompts], segment=self.segments[1], rank=1, horizon=1)
+        asking = None if self.mask is None else Kind.CONTENT
+        return Page(prompt, first, FORWARD, _before([[]] * len(prompts)), asking=asking, mask=self.mask or 0)
+
+
+@dataclass(frozen=True)
+class Blank:
+    """The prompt is a text with a blank, a mask token; what is written fills it, laid out behind the text: GLM. Where
+    the prompt has no mask, one is put at its end. Of several blanks one is filled, the first unless ``blank`` says."""
+
+    masks: tuple[int, ...]  # the tokens that are blanks; the last of them is the one that is put at the end
+    start: int
+    end: int
+    closing: int | None = None  # what may close a prompt: a blank that is put at the end goes before it
+    blank: int = 0
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        return tokenizer.encode(text, specials=True)
+
+    def page(self, prompts: Sequence[Ids]) -> Page:
+        laid, places = [], []
+        for ids in prompts:
+            context = list(ids)
+            if not set(self.masks) & set(context):
+                context.insert(len(context) - (context[-1:] == [self.closing]), self.masks[-1])
+            masks = [index for index, number in enumerate(context) if number in self.masks]
+            if self.blank >= len(masks):
+                raise MasqueradeError(f"Blank {self.blank} cannot be filled: the prompt has {len(masks)} of them.")
+            places.append(masks[self.blank])
+            laid.append(infill(context, [(places[-1], [self.start])]))
+        prompt = batch(laid)
+        first = _first(prompt, places, inner=2, rank=2, horizon=2)
+        return Page(prompt, first, INSIDE, _before([[self.start]] * len(prompts)))
+
+
+@dataclass(frozen=True)
+class Decode:
+    """The prompt is read by an encoder, and a decoder writes behind its start tokens: T5, BART, PEGASUS, MASS, PALM."""
+
+    start: tuple[int, ...]
+    end: int | None
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        return tokenizer.encode(text, specials=True)
+
+    def page(self, prompts: Sequence[Ids]) -> Page:
+        if not all(len(ids) for ids in prompts):
+            raise MasqueradeError("There is nothing to write from: a source is empty; give it one token at least.")
+        rows, done = len(prompts), len(self.start)
+        prompt = batch([causal(self.start)] * rows)
+        first = _first(prompt, [done] * rows, rank=done, horizon=done)
+        source = batch([bidirectional(ids) for ids in prompts])
+        return Page(prompt, first, FORWARD, _before([self.start] * rows), source=source)
+
+
+def _first(prompt: Layout, positions: Sequence[int], **fields: int) -> Layout:
+    """One token a row, at these positions: (rows, 1)."""
+    ids = torch.zeros(prompt.rows, 1, dtype=torch.long)
+    return Layout.of(ids, position=torch.tensor(positions)[:, None], **fields)
+
+
+def _before(prompts: Sequence[Ids]) -> Tensor:
+    """What each row continues, (rows, h), padded on the left."""
+    longest = max(len(ids) for ids in prompts)
+    return torch.tensor([[NOTHING] * (longest - len(ids)) + [int(n) for n in ids] for ids in prompts]).long()
+
+
+NAMES = ("continue", "prefix", "shifted", "blank", "decode")
+
+
+def frame_for(model: Model, name: str | None = None) -> Frame:
+    """The frame that suits a model: the one its mask was made for, or one of NAMES if its mask can do that."""
+    spec = model.spec
+    if "lm" not in spec.all_heads:
+        held = ", ".join(spec.all_heads) or "no head"
+        raise MasqueradeError(f"This model has no language head to write with (it has {held}); take one that has.")
+    able = _able(spec)
+    if name is not None and name not in NAMES:
+        raise MasqueradeError(f"There is no frame '{name}'; choose from {', '.join(NAMES)}.")
+    if name is not None and name not in able:
+        raise MasqueradeError(
+            f"This model cannot write in the frame '{name}': its mask is made for {' or '.join(able)}; take that."
+        )
+    name = name or able[0]
+    if name == "continue":
+        return _continue(model)
+    if name == "blank":
+        return _blank(model)
+    if name == "decode":
+        return _decode(model)
+    segments = (4, 5) if spec.segments >= 6 else (0, 0) if spec.segments == 1 else (0, 1)  # UniLM has its own
+    mask = _needed(model, "mask") if name == "prefix" else None
+    return Prefix(_needed(model, "cls"), _needed(model, "sep"), mask, segments)
+
+
+def _able(spec: Spec) -> tuple[str, ...]:
+    """The frames that a network's mask can do, the natural one first."""
+    if spec.decoder is not None:
+        return ("decode",)
+    if "inner" in spec.positions:
+        return ("blank",)
+    if spec.mask == "causal" or spec.query_vector:
+        return ("continue",)
+    return ("prefix", "shifted", "continue")
+
+
+def _continue(model: Model) -> Continue:
+    spec = model.spec
+    end = _token(model, "eos_token_id", "sep", "<|endoftext|>")
+    begin = _token(model, "bos_token_id", "cls", "<|endoftext|>")
+    if spec.mask == "causal":
+        return Continue(end, begin)
+    asking = Kind.QUERY if spec.query_vector else Kind.CONTENT
+    return Continue(end, begin, asking, _needed(model, "mask"), segment=2 if spec.segments >= 6 else 0)
+
+
+def _blank(model: Model) -> Blank:
+    tokenizer = _tokenizer(model)
+    found = [tokenizer.backend.token_to_id(name) for name in ("[sMASK]", "[gMASK]")]
+    start = _token(model, "", "", "<|startofpiece|>", "<sop>")
+    end = _token(model, "", "", "<|endofpiece|>", "<eop>")
+    return Blank(
+        masks=(tokenizer.special("mask"), *(number for number in found if number is not None)),
+        start=tokenizer.special("cls") if start is None else start,
+        end=tokenizer.special("sep") if end is None else end,
+        closing=tokenizer.specials.get("sep"),
+    )
+
+
+def _decode(model: Model) -> Decode:
+    """The start tokens that the configuration names; where it is silent, those that the objectives here train with."""
+    spec, config = model.spec, model.config
+    end = _token(model, "eos_token_id", "sep", "</s>")
+    start = _token(model, "decoder_start_token_id", "")
+    if start is not None:
+        forced = config.get("forced_bos_token_id")
+        return Decode((start,) if forced is None else (start, forced), end)
+    roles = {"bart": ("sep", "cls"), "palm": ("cls",), "mass": ("mask",)}.get(spec.family, ())
+    known = model.tokenizer.specials if model.tokenizer is not None else {}
+    if roles and all(role in known for role in roles):
+        return Decode(tuple(known[role] for role in roles), end)
+    return Decode((spec.pad,), end)
+
+
+def _token(model: Model, key: str, role: str, *names: str) -> int | None:
+    """A special token: as the configuration says, or by its role, or by its name; None if the model has none such."""
+    said = model.config.get(key)
+    if isinstance(said, list) and said:
+        said = said[0]
+    if isinstance(said, int) and 0 <= said < model.spec.vocab:
+        return said
+    if model.tokenizer is None:
+        return None
+    by_name = (model.tokenizer.backend.token_to_id(name) for name in names)
+    found = [model.tokenizer.specials.get(role), *by_name]
+    return next((number for number in found if number is not None), None)
+
+
+def _needed(model: Model, role: str) -> int:
+    return _tokenizer(model).special(role)
+
+
+def _tokenizer(model: Model) -> Tokenizer:
+    if model.tokenizer is None:
+        raise MasqueradeError("This model came without a tokenizer; add its vocab.txt, or give the frame and ids.")
+    return model.tokenizer

@@ -1,0 +1,239 @@
+"""Writing: prompts in, texts out, by any method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from inspect import signature
+from itertools import count, takewhile
+from typing import Any, Protocol
+
+from masquerade.decoding.autoregressive import Greedy, Sample
+from masquerade.decoding.beam import Beam
+from masquerade.decoding.constraints import Constraint
+from masquerade.decoding.frames import NOTHING, Frame, Ids, Page, frame_for
+from masquerade.decoding.loop import Commit, Desk, Hypothesis, Job, Writing, write
+from masquerade.decoding.pick import Processor, no_repeat, repetition
+from masquerade.errors import MasqueradeError
+from masquerade.nn.model import Model
+
+Prompt = str | Ids
+USUAL = 64  # tokens written where nobody says how many
+
+
+class Method(Protocol):
+    """A way of writing, with its settings."""
+
+    def start(self, job: Job) -> Writing: ...
+
+
+METHODS: dict[str, Callable[..., Method]] = {"greedy": Greedy, "sample": Sample, "beam": Beam}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a model wrote for a prompt."""
+
+    text: str  # empty where the model has no tokenizer
+    ids: list[int]  # without the end token
+    score: float  # its log-probability; a beam's is divided by a power of its length
+    ended: bool  # it came to its end, and was not cut off
+    trace: list[Commit]  # which token was written at which step
+    alternatives: list[Written]  # what else was written for the prompt, where several texts were asked for
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for whatever is written, by whichever method."""
+
+    max_new: int | None = None  # how many tokens at most, the end included; None: 64, or as many as fit
+    min_new: int = 0  # how many tokens at least before the end
+    no_repeat: int = 0  # no run of so many tokens twice; 0: repeat at will
+    repetition: float = 1.0  # how much less likely tokens are that have occurred
+    constraint: Constraint | Sequence[Constraint] | None = None  # for all prompts, or one each
+
+    def __post_init__(self) -> None:
+        if self.max_new is not None and self.max_new < 1:
+            raise MasqueradeError(f"No text has {self.max_new} tokens; let 'max_new' be at least 1.")
+        if self.min_new < 0 or (self.max_new is not None and self.min_new > self.max_new):
+            raise MasqueradeError(f"At least {self.min_new} and at most {self.max_new} tokens is no length of a text.")
+        self.processors()
+
+    def processors(self) -> list[Processor]:
+        """The rules that change scores."""
+        made = [repetition(self.repetition)] if self.repetition != 1.0 else []
+        return [*made, no_repeat(self.no_repeat)] if self.no_repeat != 0 else made
+
+    def constraints(self, prompts: int) -> list[Constraint | None]:
+        """The constraint of each prompt."""
+        if not isinstance(self.constraint, Sequence):
+            return [self.constraint] * prompts
+        if len(self.constraint) != prompts:
+            raise MasqueradeError(
+                f"There are {len(self.constraint)} constraints for {prompts} prompts; give one for all, or one each."
+            )
+        return list(self.constraint)
+
+
+def generate(
+    model: Model,
+    prompts: str | Sequence[Prompt],
+    method: str | Method = "greedy",
+    *,
+    frame: str | Frame | None = None,
+    rules: Rules | None = None,
+    cache: bool = True,
+    batch: int = 32,
+    **settings: Any,
+) -> list[Written]:
+    """What the model writes for each prompt, a text or ids; ``batch`` of them are written at a time.
+
+    The settings are those of the Rules (max_new, min_new, no_repeat, repetition, constraint) and those of the method:
+    of "sample" temperature, top_k, top_p, seed and copies; of "beam" beams, length_penalty, early_stopping and copies.
+    """
+    way, rules = _settled(method, rules, settings)
+    frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
+    ids = _encoded(model, frame, prompts)
+    constraints = rules.constraints(len(ids))
+    if batch < 1:
+        raise MasqueradeError(f"Batches of {batch} prompts write nothing; give at least 1.")
+    order = sorted(range(len(ids)), key=lambda number: len(ids[number]))  # prompts of a length waste no padding
+    written: dict[int, Written] = {}
+    with _reading(model):
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            job = _job(model, frame, [ids[number] for number in chosen], rules, cache, chosen, constraints)
+            before = _before(job.desk.page)
+            writing = way.start(job)
+            for _ in write(job.desk, writing):
+                pass
+            for number, continued, found in zip(chosen, before, writing.results(), strict=True):
+                written[number] = _written(model, continued, found)
+    return [written[number] for number in range(len(ids))]
+
+
+def stream(
+    model: Model,
+    prompt: Prompt,
+    method: str | Method = "greedy",
+    *,
+    frame: str | Frame | None = None,
+    rules: Rules | None = None,
+    cache: bool = True,
+    **settings: Any,
+) -> Iterator[str]:
+    """The text for one prompt, piece by piece as it is written; the settings are those of ``generate``.
+
+    Only what can no longer change is given: a character whose bytes are spread over several tokens comes whole, and
+    tokens that are written out of order wait for those before them.
+    """
+    way, rules = _settled(method, rules, settings)
+    frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
+    ids = _encoded(model, frame, [prompt])
+    if model.tokenizer is None:
+        raise MasqueradeError("This model came without a tokenizer, so it has no text to give; use generate.")
+    return _pieces(model, way, _job(model, frame, ids, rules, cache, [0], rules.constraints(1)))
+
+
+def _pieces(model: Model, way: Method, job: Job) -> Iterator[str]:
+    before, writing, given = _before(job.desk.page)[0], way.start(job), ""
+    known: dict[int, int] = {}
+    with _reading(model):
+        for commits in write(job.desk, writing):
+            known |= {commit.index: commit.id for commit in commits}
+            ready = [known[index] for index in takewhile(known.__contains__, count())]
+            text = _text(model, before, [number for number in ready if number != job.end])
+            text = text.rstrip("\ufffd")  # what a decoder shows for bytes that are no character yet
+            yield text[len(given) :]
+            given = max(given, text, key=len)
+        yield _text(model, before, writing.results()[0][0].ids)[len(given) :]
+
+
+@contextmanager
+def _reading(model: Model) -> Iterator[None]:
+    """The model without its dropout."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _settled(method: str | Method, rules: Rules | None, settings: Mapping[str, Any]) -> tuple[Method, Rules]:
+    """The method and the rules that the settings say, each taking what is its own."""
+    ruled = {each.name for each in fields(Rules)}
+    own = {name: value for name, value in settings.items() if name not in ruled}
+    rules = replace(rules or Rules(), **{name: value for name, value in settings.items() if name in ruled})
+    if not isinstance(method, str):
+        if own:
+            raise MasqueradeError(f"'{min(own)}' belongs to the method; set it where the method is made.")
+        return method, rules
+    if method not in METHODS:
+        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(METHODS)}.")
+    known = [*signature(METHODS[method]).parameters, *sorted(ruled)]
+    if unknown := own.keys() - known:
+        raise MasqueradeError(f"'{min(unknown)}' is no setting of the method '{method}'; it has {', '.join(known)}.")
+    return METHODS[method](**own), rules
+
+
+def _encoded(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[list[int]]:
+    """The ids of every prompt."""
+    given = [prompts] if isinstance(prompts, str) else list(prompts)
+    if not given:
+        raise MasqueradeError("There is nothing to write for: the list of prompts is empty.")
+    found = []
+    for prompt in given:
+        if not isinstance(prompt, str):
+            found.append([int(number) for number in prompt])
+        elif model.tokenizer is None:
+            raise MasqueradeError("This model came without a tokenizer, so it cannot read text; give it ids.")
+        else:
+            found.append(frame.encode(model.tokenizer, prompt))
+    return found
+
+
+def _job(
+    model: Model,
+    frame: Frame,
+    prompts: list[list[int]],
+    rules: Rules,
+    cache: bool,
+    numbers: Sequence[int],
+    constraints: Sequence[Constraint | None],
+) -> Job:
+    """One batch on the desk, with the limits that the model's positions set; ``numbers`` are those of its prompts."""
+    page = frame.page(prompts)
+    limits = []
+    for number, room in zip(numbers, page.room(model.spec), strict=True):
+        if room < 1:
+            raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
+        if rules.max_new is not None and rules.max_new > room:
+            raise MasqueradeError(
+                f"Behind prompt {number + 1} the model's positions leave room for {room} tokens, not for "
+                f"{rules.max_new}; shorten the prompt or ask for fewer."
+            )
+        limits.append(min(room, USUAL) if rules.max_new is None else rules.max_new)
+    own = [constraints[number] for number in numbers]
+    return Job(Desk(model, page, cache), frame.end, limits, rules.min_new, rules.processors(), own)
+
+
+def _before(page: Page) -> list[list[int]]:
+    """The tokens that each text continues."""
+    return [[number for number in row if number != NOTHING] for row in page.before.tolist()]
+
+
+def _written(model: Model, before: list[int], found: Sequence[Hypothesis]) -> Written:
+    texts = [
+        Written(_text(model, before, each.ids), each.ids, each.score, each.ended, each.trace, []) for each in found
+    ]
+    return replace(texts[0], alternatives=texts[1:])
+
+
+def _text(model: Model, before: list[int], ids: list[int]) -> str:
+    """What is written as text; behind what it continues, so that the space between them is not lost."""
+    if model.tokenizer is None:
+        return ""
+    opening, whole = model.tokenizer.decode(before), model.tokenizer.decode([*before, *ids])
+    return whole[len(opening) :] if whole.startswith(opening) else model.tokenizer.decode(ids)

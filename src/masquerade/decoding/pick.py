@@ -1,0 +1,97 @@
+"""From scores to a choice: processors that change the scores of the next token, and the pickers that choose by them."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from masquerade.decoding.frames import NOTHING
+from masquerade.errors import MasqueradeError
+
+Processor = Callable[[Tensor, Tensor], Tensor]  # scores (rows, vocab), tokens so far (rows, n) → scores (rows, vocab)
+
+
+def repetition(penalty: float) -> Processor:
+    """Make tokens that have occurred less likely: their scores are divided by the penalty, or multiplied by it if they
+    are below zero. A penalty below 1 makes them more likely."""
+    if not penalty > 0:
+        raise MasqueradeError(f"A repetition penalty of {penalty} has no meaning; give a number above 0 (1 is none).")
+
+    def process(scores: Tensor, history: Tensor) -> Tensor:
+        seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+        rows, places = (history != NOTHING).nonzero(as_tuple=True)
+        seen[rows, history[rows, places]] = True
+        return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+
+    return process
+
+
+def no_repeat(n: int) -> Processor:
+    """Never write the same ``n`` tokens in a row a second time."""
+    if n < 1:
+        raise MasqueradeError(f"Repeated runs of {n} tokens cannot be forbidden; the shortest run is one token.")
+
+    def process(scores: Tensor, history: Tensor) -> Tensor:
+        if history.shape[1] < n:
+            return scores
+        runs = history.unfold(1, n, 1)  # (rows, runs, n): all that was written, n at a time
+        now = history[:, history.shape[1] - n + 1 :]  # (rows, n − 1): what the next token would complete
+        again = (runs[:, :, :-1] == now[:, None]).all(-1) & (runs != NOTHING).all(-1)
+        rows, places = again.nonzero(as_tuple=True)
+        scores = scores.clone()
+        scores[rows, runs[rows, places, -1]] = -torch.inf
+        return scores
+
+    return process
+
+
+def temperature(value: float) -> Processor:
+    """Sharpen (below 1) or flatten (above 1) the choice."""
+    if not value > 0:
+        raise MasqueradeError(f"A temperature of {value} cannot be sampled at; give one above 0, or write greedily.")
+    return lambda scores, _: scores / value
+
+
+def top_k(k: int) -> Processor:
+    """Only the ``k`` best tokens, and what is as good as the last of them."""
+    if k < 1:
+        raise MasqueradeError(f"Of the best {k} tokens none can be drawn; give at least 1.")
+
+    def process(scores: Tensor, _: Tensor) -> Tensor:
+        worst = scores.topk(min(k, scores.shape[-1])).values[:, -1:]
+        return scores.masked_fill(scores < worst, -torch.inf)
+
+    return process
+
+
+def top_p(p: float) -> Processor:
+    """Only the best tokens that together have a probability of ``p``; at least one."""
+    if not 0 < p <= 1:
+        raise MasqueradeError(f"The best tokens cannot have a probability of {p} together; give top_p in (0, 1].")
+
+    def process(scores: Tensor, _: Tensor) -> Tensor:
+        values, order = scores.sort(dim=-1)
+        out = values.softmax(-1).cumsum(-1) <= 1 - p
+        out[:, -1] = False
+        return scores.masked_fill(torch.zeros_like(out).scatter(1, order, out), -torch.inf)
+
+    return process
+
+
+def chance(seed: int, prompt: Sequence[int], copy: int) -> torch.Generator:
+    """The chance by which one text is drawn. It depends on the seed, the prompt and the number of the copy alone, so
+    that a prompt is answered alike by itself and in any batch."""
+    mixed = zlib.crc32(array("q", [seed, copy, *prompt]).tobytes(), seed & 0xFFFFFFFF)
+    return torch.Generator().manual_seed((seed << 32) ^ mixed & 0x7FFFFFFFFFFFFFFF)
+
+
+def draw(scores: Tensor, chances: Sequence[torch.Generator]) -> Tensor:
+    """One token a row by its probability, each row by its own chance: (rows, vocab) → (rows,)"""
+    shares = scores.double().softmax(-1).cumsum(-1)
+    places = torch.cat([torch.rand(1, generator=chance, dtype=torch.float64) for chance in chances])
+    reached = torch.searchsorted(shares, places.to(shares.device)[:, None] * shares[:, -1:], right=True)
+    return reached[:, 0].clamp(max=scores.shape[-1] - 1)
