@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -169,6 +170,20 @@ class Model(nn.Module):
         if spec.mask == "causal":
             given["rank"] = torch.arange(ids.shape[-1], device=ids.device)
         return Layout.padded(ids, mask, **given)
+
+    def with_heads(self, outputs: tuple[str, ...], labels: tuple[str, ...] | None = None) -> Model:
+        """The same network with other heads: those it has are kept, the others are fresh. ``labels`` are what a
+        classifier or tagger tells apart."""
+        spec = replace(self.spec, outputs=outputs, spare=(), labels=labels or self.spec.labels)
+        other = Model(spec, self.tokenizer, self.config)
+        mine, theirs = self.state_dict(), other.state_dict()
+        other.load_state_dict(
+            {
+                name: mine[name] if name in mine and mine[name].shape == theirs[name].shape else theirs[name]
+                for name in theirs
+            }
+        )
+        return other.to(self.device)
 
     def blank_memory(self, rows: int, n: int) -> Cache:
         """A memory of ``n`` tokens that never were, whose states are zero in every layer: what the reference

@@ -96,6 +96,8 @@ class Run:
             write_text(self.store.folder / "recipe.json", recipe.json())
             self.store.rewind(self.step)
         with Report(self.store, steps, self.step, shown=main) as report:
+            if recipe.held_out and self.step == 0:
+                report.note(0, self.evaluate())
             for rows, place in islice(self.job.batches(self.place), max(0, steps - self.step)):
                 values = self._step(rows)
                 self.step, self.place = self.step + 1, place
