@@ -13,8 +13,6 @@ from masquerade import Model
 from masquerade.decoding.generate import Written, generate
 from masquerade.errors import MasqueradeError
 
-CASES = 50
-
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any, Model]:
@@ -34,10 +32,11 @@ def some_prompts(chance: random.Random, most: int = 4) -> list[list[int]]:
     return [[chance.randrange(5, VOCAB) for _ in range(chance.randint(1, 8))] for _ in range(chance.randint(1, most))]
 
 
-def test_random_searches_equal_the_reference(pair: tuple[str, Any, Model]) -> None:
+def compare(pair: tuple[str, Any, Model], cases: int, chance: random.Random) -> list[Written]:
+    """Random searches by both, which have to agree; all that was written."""
     kind, theirs, ours = pair
-    chance, ended, cut_off = random.Random(1), 0, 0
-    for case in range(CASES):
+    everything: list[Written] = []
+    for case in range(cases):
         prompts, beams = some_prompts(chance), chance.randint(1, 5)
         copies = chance.randint(1, beams)
         shared = {
@@ -59,9 +58,14 @@ def test_random_searches_equal_the_reference(pair: tuple[str, Any, Model]) -> No
         assert [whole(text) for text in found] == expected, f"case {case}"
         if beams > 1:
             assert [text.score for text in found] == pytest.approx(said.sequences_scores.tolist(), abs=1e-4)
-        ended += sum(text.ended for text in found)
-        cut_off += sum(not text.ended for text in found)
-    assert ended > CASES and cut_off > 5, "the cases have to see texts that end, and texts that are cut off"
+        everything += found
+    return everything
+
+
+def test_random_searches_equal_the_reference(pair: tuple[str, Any, Model]) -> None:
+    found = compare(pair, 50, random.Random(1))
+    ended = sum(text.ended for text in found)
+    assert ended > 50 and len(found) - ended > 5, "the cases have to see texts that end, and texts that are cut off"
 
 
 def test_a_search_in_a_batch_and_without_a_cache_is_the_search_alone(pair: tuple[str, Any, Model]) -> None:

@@ -35,7 +35,7 @@ END, START = 2, 3
 
 @torch.no_grad()
 def writer(kind: str, folder: Path) -> tuple[Any, Model]:
-    """A tiny random model of the reference, and ours from its files; the end is a likely word, padding an unlikely one."""
+    """A tiny random model of the reference, and ours from its files; the end is likely, padding is not."""
     name, config = CONFIGS[kind]
     made = getattr(transformers, name)
     own = {"vocab_size": VOCAB, "eos_token_id": END, "pad_token_id": PAD}

@@ -185,6 +185,10 @@ def _encoded(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> lis
         raise MasqueradeError("There is nothing to write for: the list of prompts is empty.")
     found = []
     for prompt in given:
+        if isinstance(prompt, int):
+            raise MasqueradeError(
+                "Every prompt is a text or a list of ids; put the ids of a single one into a list of them."
+            )
         if not isinstance(prompt, str):
             found.append([int(number) for number in prompt])
         elif model.tokenizer is None:

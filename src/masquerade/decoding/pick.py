@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
-from array import array
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 
 import torch
@@ -85,8 +85,8 @@ def top_p(p: float) -> Processor:
 def chance(seed: int, prompt: Sequence[int], copy: int) -> torch.Generator:
     """The chance by which one text is drawn. It depends on the seed, the prompt and the number of the copy alone, so
     that a prompt is answered alike by itself and in any batch."""
-    mixed = zlib.crc32(array("q", [seed, copy, *prompt]).tobytes(), seed & 0xFFFFFFFF)
-    return torch.Generator().manual_seed((seed << 32) ^ mixed & 0x7FFFFFFFFFFFFFFF)
+    mixed = hashlib.sha256(json.dumps([seed, copy, list(prompt)]).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(mixed[:7], "little"))
 
 
 def draw(scores: Tensor, chances: Sequence[torch.Generator]) -> Tensor:
