@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from masquerade import Cache, Layout, Model, Spec, build
-from masquerade.decoding.frames import NAMES, Blank, Continue, Decode, Frame, Page, Prefix, frame_for
+from masquerade.decoding.blanks import fill_blanks
+from masquerade.decoding.frames import NAMES, Blank, Continue, Decode, Frame, Prefix, frame_for
 from masquerade.decoding.generate import Written, generate
+from masquerade.decoding.page import Page
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.families.own import mass, palm
 from masquerade.layout import FIELDS, Kind, batch, join, visible
@@ -145,16 +147,26 @@ def test_a_mask_that_asks_stands_where_its_word_will_and_is_seen_by_nobody_befor
     assert query is not None and query.kind.tolist() == [[Kind.QUERY]] and query.position.tolist() == [[2]]
 
 
-def test_of_several_blanks_the_named_one_is_filled() -> None:
+def test_blanks_are_filled_from_left_to_right_each_seeing_those_before() -> None:
     model = model_of("glm")
     prompt = [2, 10, MASK, 11, MASK, 3]
+    filled = fill_blanks(model, prompt, max_new=4)
+    first, second = filled.blanks
+    expected: list[int] = []
+    while len(expected) < 4 and SEP not in expected:
+        with torch.no_grad():
+            layout = infill(prompt, [(2, [CLS, *first.ids]), (4, [CLS, *expected])])
+            expected.append(int(model.scores(layout)[0, -1].argmax()))
+    assert second.ids + [SEP] * second.ended == expected
+    assert first.ids == generate(model, [prompt], max_new=4)[0].ids
+    assert filled.ids == [2, 10, *first.ids, 11, *second.ids, 3]
+    assert filled.text == TOKENIZER.decode(filled.ids)
     frame = frame_for(model)
     assert isinstance(frame, Blank)
-    for blank, place in ((0, 2), (1, 4)):
-        page = replace(frame, blank=blank).page([prompt])
-        assert page.first.position.tolist() == [[place]]
-    with pytest.raises(MasqueradeError, match="Blank 2 cannot be filled: the prompt has 2 of them"):
-        generate(model, [prompt], frame=replace(frame, blank=2))
+    with pytest.raises(MasqueradeError, match="All 2 blanks of the prompt are filled"):
+        replace(frame, filled=((5,), (6,))).page([prompt])
+    with pytest.raises(MasqueradeError, match="does not write into blanks"):
+        fill_blanks(model_of("bert"), prompt)
 
 
 def test_the_frame_of_a_model_is_the_one_its_mask_is_made_for() -> None:
@@ -175,6 +187,11 @@ def test_configurations_name_start_and_end() -> None:
     model = model_of("palm")
     model.config = {"decoder_start_token_id": 7, "eos_token_id": [9, 8], "forced_bos_token_id": 6}
     assert frame_for(model) == Decode((7, 6), 9)
+    bart = model_of("palm")
+    bart.spec = replace(bart.spec, family="bart")
+    assert frame_for(bart) == Decode((SEP, CLS), SEP)  # as the objective trains it
+    bart.tokenizer = None
+    assert frame_for(bart) == Decode((PAD,), None)
     gpt = model_of("gpt")
     gpt.config = {"bos_token_id": 50256, "eos_token_id": 50256}  # as in Chinese GPT-2s with BERT's vocabulary
     assert frame_for(gpt) == Continue(SEP, CLS)
@@ -285,6 +302,19 @@ def test_selected_rows_of_a_cache_go_on_as_rows_of_their_own() -> None:
         for place, row in enumerate(rows.tolist()):
             expected = model.hidden(targets[row], source=sources.row(row))[0, 2]
             torch.testing.assert_close(got[place, 0], expected, atol=1e-5, rtol=0)
+
+
+def test_rows_that_share_a_beginning_change_places_behind_it() -> None:
+    model, rows = model_of("gpt"), torch.tensor([1, 1])
+    whole = batch([causal([5, 6, 7, 8]), causal([5, 6, 9, 10])])
+    moved, copied = Cache(), Cache()
+    for cache in (moved, copied):
+        states(model, whole, cache)
+    moved.select(rows, shared=2)
+    copied.select(rows)
+    for one, other in zip(moved.layers, copied.layers, strict=True):
+        torch.testing.assert_close(one, other)
+    assert torch.equal(moved.layout.ids, whole.ids[rows])  # type: ignore[union-attr]
 
 
 def test_an_empty_cache_can_be_cropped_and_selected() -> None:

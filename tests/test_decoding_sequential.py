@@ -21,7 +21,9 @@ from writers import CONFIGS, END, VOCAB, reference_texts, writer
 from masquerade import Model, Spec, build
 from masquerade.decoding.autoregressive import Sample
 from masquerade.decoding.generate import METHODS, Rules, Written, generate, stream
+from masquerade.decoding.loop import Commit
 from masquerade.decoding.pick import draw, no_repeat, repetition, temperature, top_k, top_p
+from masquerade.decoding.trace import steps
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import train_tokenizer
@@ -75,10 +77,20 @@ def test_a_text_is_the_same_alone_in_a_batch_and_without_a_cache(pair: tuple[str
 
 def test_the_trace_says_when_each_token_was_written(pair: tuple[str, Any, Model]) -> None:
     _, _, ours = pair
-    for number, written in enumerate(generate(ours, PROMPTS[:2], max_new=6)):
+    for number, written in enumerate(generate(ours, PROMPTS, max_new=6)):
         commits = [(commit.step, commit.index, commit.id) for commit in written.trace]
         assert commits == [(place, place, token) for place, token in enumerate(whole(written))]
         assert {commit.prompt for commit in written.trace} == {number}
+
+
+def test_a_trace_is_shown_step_by_step() -> None:
+    trace = [Commit(0, 0, 1, 7), Commit(0, 1, 0, 5), Commit(0, 1, 2, 6), Commit(0, 2, 1, 8)]
+    assert [(step.number, step.ids, set(step.new)) for step in steps(trace)] == [
+        (0, [None, 7, None], {1}),
+        (1, [5, 7, 6], {0, 2}),
+        (2, [5, 8, 6], {1}),
+    ]
+    assert steps([]) == []
 
 
 def scores_and_history() -> tuple[Tensor, Tensor]:
@@ -177,8 +189,10 @@ def test_a_stream_is_the_text_in_pieces_that_stay(kind: str, text: str) -> None:
     for settings in ({"method": "greedy"}, {"method": "beam", "beams": 2}):
         pieces = list(stream(model, prompt, max_new=50, **settings))
         assert "".join(pieces) == written.text
-        assert not any("\ufffd" in piece for piece in pieces)
-    assert len([piece for piece in stream(model, prompt, max_new=50) if piece]) > 3
+        assert all(pieces) and not any("\ufffd" in piece for piece in pieces)
+    assert len(list(stream(model, prompt, max_new=50))) > 3
+    with pytest.raises(MasqueradeError, match="A stream is one text"):
+        stream(model, prompt, "sample", copies=2)
 
 
 def test_a_character_over_several_tokens_comes_whole() -> None:
@@ -186,7 +200,7 @@ def test_a_character_over_several_tokens_comes_whole() -> None:
     model = scribe(tokenizer, "京a城")
     assert len(tokenizer.encode("京")) == 3
     pieces = list(stream(model, [tokenizer.special("cls"), 9], max_new=20))
-    assert [piece for piece in pieces if piece] == ["京", "a", "城"]
+    assert pieces == ["京", "a", "城"]
 
 
 def test_bytes_that_never_become_a_character_are_given_at_the_end() -> None:

@@ -7,15 +7,16 @@ mask is: it makes a Page, which is data, and the decoding loop knows nothing of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from masquerade.decoding.page import FORWARD, INSIDE, NOTHING, Page
 from masquerade.errors import MasqueradeError
-from masquerade.layout import FIELDS, Kind, Layout, batch
+from masquerade.layout import Kind, Layout, batch
 from masquerade.masks import bidirectional, causal, infill
 from masquerade.masks import prefix as prefix_mask
 from masquerade.nn.model import Model
@@ -23,72 +24,6 @@ from masquerade.nn.spec import Spec
 from masquerade.text.tokenizer import Tokenizer
 
 Ids = Sequence[int]
-NOTHING = -1  # the id of a token that is not there, in what a text continues
-
-FORWARD = ("position", "rank", "horizon")  # what counts up along a text
-INSIDE = ("inner", "rank", "horizon")  # what counts up inside a blank, which stands in one place
-
-
-@dataclass(frozen=True)
-class Page:
-    """A batch of prompts laid out, a row each, and how the tokens that are written behind them will be."""
-
-    prompt: Layout  # (rows, n), what the model is shown first
-    first: Layout  # (rows, 1), how the first written token is laid out
-    moves: tuple[str, ...]  # the fields that are one higher for each further token
-    before: Tensor  # (rows, h), the tokens that the writing continues, to the right; NOTHING where a row has fewer
-    source: Layout | None = None  # (rows, s), what an encoder reads
-    asking: Kind | None = None  # the kind of the masks that ask for the next token; None: the last token is asked
-    mask: int = 0  # … and their id
-
-    def lay(self, ids: Tensor, at: int) -> Layout:
-        """Written tokens, (rows, m), the first of which is number ``at`` of what is written."""
-        steps = at + torch.arange(ids.shape[1], device=ids.device)
-        fields = {name: getattr(self.first, name) for name in FIELDS if name != "ids"}
-        moved = {name: field + steps if name in self.moves else field for name, field in fields.items()}
-        return Layout(ids=ids, **{name: field.expand(ids.shape) for name, field in moved.items()})
-
-    def ask(self, at: int, count: int = 1) -> Layout | None:
-        """Masks in the places of tokens ``at`` and following, (rows, count); None where the last token is asked."""
-        if self.asking is None:
-            return None
-        masks = torch.full((self.first.rows, count), self.mask, device=self.first.ids.device)
-        return self.lay(masks, at).replace(kind=self.asking)
-
-    def select(self, rows: Tensor) -> Page:
-        """These rows, (m,), in this order."""
-        return self._map(lambda field: field[rows])
-
-    def to(self, device: torch.device) -> Page:
-        """The page on another device."""
-        return self._map(lambda field: field.to(device))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Page:
-        source = None if self.source is None else self.source.map(change)
-        prompt, first = self.prompt.map(change), self.first.map(change)
-        return replace(self, prompt=prompt, first=first, source=source, before=change(self.before))
-
-    def prompts(self) -> list[list[int]]:
-        """The ids of each prompt: of its source, where it has one."""
-        layout = self.prompt if self.source is None else self.source
-        return [layout.row(row).ids.tolist() for row in range(layout.rows)]
-
-    def room(self, spec: Spec) -> list[int]:
-        """How many tokens can be written in each row before the model's positions are used up."""
-        writer = spec.decoder or spec
-        last = 1 if self.asking is None else 0  # the last token that is chosen need not be run
-        tables = {"learned": "position", "inner": "inner"}
-        rooms = torch.full((self.first.rows,), torch.iinfo(torch.long).max)
-        for scheme, field in tables.items():
-            if scheme not in writer.positions:
-                continue
-            limit = writer.longest - writer.position_offset
-            if field in self.moves:
-                rooms = torch.minimum(rooms, limit - getattr(self.first, field)[:, 0].cpu() + last)
-            rooms = rooms.where((getattr(self.prompt, field) < limit).all(-1).cpu(), 0)
-        if self.source is not None and "learned" in spec.positions:
-            rooms = rooms.where((self.source.position < spec.longest - spec.position_offset).all(-1).cpu(), 0)
-        return [int(room) for room in rooms]
 
 
 class Frame(Protocol):
@@ -126,7 +61,7 @@ class Continue:
         if not all(len(ids) for ids in prompts):
             raise MasqueradeError("There is nothing to continue: a prompt is empty, and the model has no begin token.")
         prompt = batch([causal(ids).replace(segment=self.segment) for ids in prompts])
-        first = _first(prompt, [len(ids) for ids in prompts], segment=self.segment)
+        first = _first([len(ids) for ids in prompts], segment=self.segment)
         first = first.replace(rank=first.position, horizon=first.position)
         return Page(prompt, first, FORWARD, _before(prompts), asking=self.asking, mask=self.mask)
 
@@ -153,7 +88,7 @@ class Prefix:
         if not all(len(ids) for ids in prompts):
             raise MasqueradeError("There is nothing to write from: a source is empty; it needs its [CLS] at least.")
         prompt = batch([prefix_mask(ids, []).replace(segment=self.segments[0]) for ids in prompts])
-        first = _first(prompt, [len(ids) for ids in prompts], segment=self.segments[1], rank=1, horizon=1)
+        first = _first([len(ids) for ids in prompts], segment=self.segments[1], rank=1, horizon=1)
         asking = None if self.mask is None else Kind.CONTENT
         return Page(prompt, first, FORWARD, _before([[]] * len(prompts)), asking=asking, mask=self.mask or 0)
 
@@ -161,31 +96,38 @@ class Prefix:
 @dataclass(frozen=True)
 class Blank:
     """The prompt is a text with a blank, a mask token; what is written fills it, laid out behind the text: GLM. Where
-    the prompt has no mask, one is put at its end. Of several blanks one is filled, the first unless ``blank`` says."""
+    the prompt has no mask, one is put at its end. Of several blanks the first is filled; or, if ``filled`` has what was
+    written into some of them, the next one, which sees that."""
 
     masks: tuple[int, ...]  # the tokens that are blanks; the last of them is the one that is put at the end
     start: int
     end: int
     closing: int | None = None  # what may close a prompt: a blank that is put at the end goes before it
-    blank: int = 0
+    filled: tuple[tuple[int, ...], ...] = ()
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, specials=True)
 
+    def context(self, ids: Ids) -> tuple[list[int], list[int]]:
+        """A prompt with a blank in it, and the places of its blanks."""
+        context = list(ids)
+        if not set(self.masks) & set(context):
+            context.insert(len(context) - (context[-1:] == [self.closing]), self.masks[-1])
+        return context, [place for place, number in enumerate(context) if number in self.masks]
+
     def page(self, prompts: Sequence[Ids]) -> Page:
         laid, places = [], []
         for ids in prompts:
-            context = list(ids)
-            if not set(self.masks) & set(context):
-                context.insert(len(context) - (context[-1:] == [self.closing]), self.masks[-1])
-            masks = [index for index, number in enumerate(context) if number in self.masks]
-            if self.blank >= len(masks):
-                raise MasqueradeError(f"Blank {self.blank} cannot be filled: the prompt has {len(masks)} of them.")
-            places.append(masks[self.blank])
-            laid.append(infill(context, [(places[-1], [self.start])]))
-        prompt = batch(laid)
-        first = _first(prompt, places, inner=2, rank=2, horizon=2)
-        return Page(prompt, first, INSIDE, _before([[self.start]] * len(prompts)))
+            context, blanks = self.context(ids)
+            if len(blanks) <= len(self.filled):
+                raise MasqueradeError(
+                    f"All {len(blanks)} blanks of the prompt are filled; there is none to write into."
+                )
+            places.append(blanks[len(self.filled)])
+            spans = [(place, [self.start, *written]) for place, written in zip(blanks, self.filled, strict=False)]
+            laid.append(infill(context, [*spans, (places[-1], [self.start])]))
+        first = _first(places, inner=2, rank=int(laid[0].rank[-1]) + 1, horizon=int(laid[0].rank[-1]) + 1)
+        return Page(batch(laid), first, INSIDE, _before([[self.start]] * len(prompts)))
 
 
 @dataclass(frozen=True)
@@ -203,14 +145,14 @@ class Decode:
             raise MasqueradeError("There is nothing to write from: a source is empty; give it one token at least.")
         rows, done = len(prompts), len(self.start)
         prompt = batch([causal(self.start)] * rows)
-        first = _first(prompt, [done] * rows, rank=done, horizon=done)
+        first = _first([done] * rows, rank=done, horizon=done)
         source = batch([bidirectional(ids) for ids in prompts])
         return Page(prompt, first, FORWARD, _before([self.start] * rows), source=source)
 
 
-def _first(prompt: Layout, positions: Sequence[int], **fields: int) -> Layout:
+def _first(positions: Sequence[int], **fields: int) -> Layout:
     """One token a row, at these positions: (rows, 1)."""
-    ids = torch.zeros(prompt.rows, 1, dtype=torch.long)
+    ids = torch.zeros(len(positions), 1, dtype=torch.long)
     return Layout.of(ids, position=torch.tensor(positions)[:, None], **fields)
 
 

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from masquerade.decoding.autoregressive import Greedy, Sample
 from masquerade.decoding.beam import Beam
 from masquerade.decoding.constraints import Constraint
-from masquerade.decoding.frames import NOTHING, Frame, Ids, Page, frame_for
+from masquerade.decoding.frames import Frame, Ids, frame_for
 from masquerade.decoding.loop import Commit, Desk, Hypothesis, Job, Writing, write
+from masquerade.decoding.page import NOTHING, Page
 from masquerade.decoding.pick import Processor, no_repeat, repetition
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
@@ -94,7 +95,7 @@ def generate(
     """
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
-    ids = _encoded(model, frame, prompts)
+    ids = encode(model, frame, prompts)
     constraints = rules.constraints(len(ids))
     if batch < 1:
         raise MasqueradeError(f"Batches of {batch} prompts write nothing; give at least 1.")
@@ -109,7 +110,7 @@ def generate(
             for _ in write(job.desk, writing):
                 pass
             for number, continued, found in zip(chosen, before, writing.results(), strict=True):
-                written[number] = _written(model, continued, found)
+                written[number] = _written(model, number, continued, found)
     return [written[number] for number in range(len(ids))]
 
 
@@ -130,10 +131,14 @@ def stream(
     """
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
-    ids = _encoded(model, frame, [prompt])
+    ids = encode(model, frame, [prompt])
     if model.tokenizer is None:
         raise MasqueradeError("This model came without a tokenizer, so it has no text to give; use generate.")
-    return _pieces(model, way, _job(model, frame, ids, rules, cache, [0], rules.constraints(1)))
+    if getattr(way, "copies", 1) > 1:
+        raise MasqueradeError("A stream is one text, but several copies are asked for; use generate.")
+    with _reading(model):
+        job = _job(model, frame, ids, rules, cache, [0], rules.constraints(1))
+    return _pieces(model, way, job)
 
 
 def _pieces(model: Model, way: Method, job: Job) -> Iterator[str]:
@@ -145,9 +150,12 @@ def _pieces(model: Model, way: Method, job: Job) -> Iterator[str]:
             ready = [known[index] for index in takewhile(known.__contains__, count())]
             text = _text(model, before, [number for number in ready if number != job.end])
             text = text.rstrip("\ufffd")  # what a decoder shows for bytes that are no character yet
-            yield text[len(given) :]
-            given = max(given, text, key=len)
-        yield _text(model, before, writing.results()[0][0].ids)[len(given) :]
+            if len(text) > len(given):
+                yield text[len(given) :]
+                given = text
+        last = _text(model, before, writing.results()[0][0].ids)[len(given) :]
+        if last:
+            yield last
 
 
 @contextmanager
@@ -178,7 +186,7 @@ def _settled(method: str | Method, rules: Rules | None, settings: Mapping[str, A
     return METHODS[method](**own), rules
 
 
-def _encoded(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[list[int]]:
+def encode(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[list[int]]:
     """The ids of every prompt."""
     given = [prompts] if isinstance(prompts, str) else list(prompts)
     if not given:
@@ -228,10 +236,12 @@ def _before(page: Page) -> list[list[int]]:
     return [[number for number in row if number != NOTHING] for row in page.before.tolist()]
 
 
-def _written(model: Model, before: list[int], found: Sequence[Hypothesis]) -> Written:
-    texts = [
-        Written(_text(model, before, each.ids), each.ids, each.score, each.ended, each.trace, []) for each in found
-    ]
+def _written(model: Model, prompt: int, before: list[int], found: Sequence[Hypothesis]) -> Written:
+    """What was found for the prompt of that number."""
+    texts = []
+    for each in found:
+        trace = [replace(commit, prompt=prompt) for commit in each.trace]
+        texts.append(Written(_text(model, before, each.ids), each.ids, each.score, each.ended, trace, []))
     return replace(texts[0], alternatives=texts[1:])
 
 

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.constraints import END, Constraint, State
-from masquerade.decoding.frames import Page
+from masquerade.decoding.page import Page
 from masquerade.decoding.pick import Processor
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout, join
 from masquerade.nn.cache import Cache
 from masquerade.nn.model import Model
+from masquerade.nn.stack import Encoded
 
 Turn = tuple[Layout | None, Layout | None]  # tokens to show the model for good, and tokens that only ask
 
@@ -96,21 +97,22 @@ class Desk:
             states = states[torch.arange(len(states), device=states.device), last][:, None]
         return self.model.head("lm", states).float()
 
+    @torch.inference_mode()
     def select(self, rows: Tensor) -> None:
         """Go on with these rows, (m,), in this order; a row may be named several times."""
         if torch.equal(rows, torch.arange(len(self.owner), device=rows.device)):
             return
         owner = self.owner[rows]
-        moved = not torch.equal(owner, self.owner)  # what depends on the prompt alone moves only with it
-        if moved:
-            self.page, self.owner = self.page.select(rows), owner
-        if moved and self.source is not None:
-            layout = self.source.layout.map(lambda field: field[rows])
-            self.source = type(self.source)(self.source.states[rows], layout)
+        stays = torch.equal(owner, self.owner)  # rows change places among those of a prompt, which need not move
         if self.cache is not None:
-            self.cache.select(rows, source=moved)
+            self.cache.select(rows, shared=len(self.page.prompt) if stays else 0)
         if self.shown is not None:
             self.shown = self.shown.map(lambda field: field[rows])
+        if not stays:
+            self.page, self.owner = self.page.select(rows), owner
+        if not stays and self.source is not None:
+            layout = self.source.layout.map(lambda field: field[rows])
+            self.source = Encoded(self.source.states[rows], layout)
 
 
 @dataclass

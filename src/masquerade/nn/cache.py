@@ -51,15 +51,20 @@ class Cache:
         self.layout = self.layout[:n]
         self.layers = [(key[:, :, :n], value[:, :, :n]) for key, value in self.layers]
 
-    def select(self, rows: Tensor, source: bool = True) -> None:
+    def select(self, rows: Tensor, shared: int = 0) -> None:
         """Keep these rows, (m,), in this order; a row may be named several times, as hypotheses that go on from the
-        same one do. With ``source`` false the rows of the source stay as they are: each row's is the same as before."""
+        same one do. Where each row is replaced by one of the same source and the same first ``shared`` tokens, those
+        stay where they are, and only what differs is moved."""
         if self.layout is None:
             return
         self.layout = self.layout.map(lambda field: field[rows])
-        self.layers = [(key[rows], value[rows]) for key, value in self.layers]
-        if source:
-            self.source = [(key[rows], value[rows]) for key, value in self.source]
+        if not shared:
+            self.layers = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.layers]
+            self.source = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.source]
+            return
+        for pair in self.layers:
+            for kept in pair:
+                kept[:, :, shared:] = kept[:, :, shared:].index_select(0, rows)
 
     def remember(self, n: int) -> None:
         """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the
