@@ -2,8 +2,9 @@
 
     python scripts/results.py DATA OUT [--only mlm,electra] [--seeds 3] [--steps 200] [--threads 1]
 
-Run it from the project's root. DATA holds wikitext2-{train,valid}.txt. Runs that are finished are not done again, broken ones go on, so it can be
-stopped and started at will. Prints the table as Markdown; each row's run is one `masquerade pretrain` command.
+From the project's root. DATA holds wikitext2-{train,valid}.txt. Runs that are finished are not done again, broken
+ones go on, so it can be stopped and started at will. Prints the table as Markdown; each row's run is one
+`masquerade pretrain` command.
 """
 
 from __future__ import annotations

@@ -132,6 +132,174 @@ def pretrain(
     Run(Pretrain(read_recipe(recipe, Pretraining, changes or [])), resume).train()
 
 
+train = typer.Typer(help="Fine-tune a pretrained encoder, as a recipe says.", no_args_is_help=True)
+evaluate = typer.Typer(help="Score a fine-tuned model on labelled records.", no_args_is_help=True)
+app.add_typer(train, name="train")
+app.add_typer(evaluate, name="evaluate")
+
+RecipeFile = Annotated[Path, typer.Argument(help="A TOML file; recipes/ has examples.")]
+Changes = Annotated[list[str] | None, typer.Argument(help="key=value, for any key of the recipe.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
+ModelName = Annotated[str, typer.Option("--model", "-m", help="A model's or run's folder, or a hub id.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Predictions = Annotated[Path | None, typer.Option(help="Save what was predicted here, as JSON lines.")]
+InFile = Annotated[str | None, typer.Option("--in", help="A file with a text on each line; - for standard input.")]
+
+
+@train.command("classifier")
+def train_classifier(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a classifier of sentences or of pairs, or with regression=true one that gives numbers.
+
+    Records come as .tsv, .csv, .json, .jsonl or .parquet files, or from the hub.
+
+    [dim]masquerade train classifier recipes/classifier.toml start=bert train=train.tsv held_out=dev.tsv[/dim]
+    """
+    from masquerade.labelling.training import TrainClassifier
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import FineTuning, read_recipe
+
+    Run(TrainClassifier(read_recipe(recipe, FineTuning, changes or [])), resume).train()
+
+
+@train.command("tagger")
+def train_tagger(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a tagger that finds entities in texts.
+
+    Records have text and entities (kind, start, end), CLUENER's labels, or tokens and BIO tags; or give a text file
+    with a token and its tag on each line.
+
+    [dim]masquerade train tagger recipes/tagger.toml start=bert-zh train=train.json held_out=dev.json[/dim]
+    """
+    from masquerade.labelling.training import TrainTagger
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import FineTuning, read_recipe
+
+    Run(TrainTagger(read_recipe(recipe, FineTuning, changes or [])), resume).train()
+
+
+@evaluate.command("classifier")
+def evaluate_classifier(
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with labelled records.")],
+    model: ModelName,
+    text: Annotated[str, typer.Option(help="The field of the text, if it has an unusual name.")] = "",
+    pair: Annotated[str, typer.Option(help="The field of the second text.")] = "",
+    label: Annotated[str, typer.Option(help="The field of the label.")] = "",
+    predictions: Predictions = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy and F1 of a classifier, or the correlation of one that gives numbers.
+
+    [dim]masquerade evaluate classifier dev.tsv --model runs/sst2[/dim]
+    """
+    from masquerade.labelling.commands import score_classifier
+
+    score_classifier(records, model, (text, pair, label), predictions, as_json)
+
+
+@evaluate.command("tagger")
+def evaluate_tagger(
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with tagged records.")],
+    model: ModelName,
+    predictions: Predictions = None,
+    as_json: Json = False,
+) -> None:
+    """Precision, recall and F1 of a tagger, for each kind of entity and for all of them.
+
+    [dim]masquerade evaluate tagger dev.json --model runs/cluener[/dim]
+    """
+    from masquerade.labelling.commands import score_tagger
+
+    score_tagger(records, model, predictions, as_json)
+
+
+@app.command()
+def classify(
+    model: ModelName,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to classify.")] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for classifiers of pairs.")] = None,
+    source: InFile = None,
+    as_json: Json = False,
+) -> None:
+    """Classify texts, each with how sure the model is.
+
+    [dim]masquerade classify --model runs/sst2 "A charming and often affecting journey."[/dim]
+    """
+    from masquerade.labelling.commands import show_classes
+
+    show_classes(model, texts or [], pair, source, as_json)
+
+
+@app.command()
+def tag(
+    model: ModelName,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to find entities in.")] = None,
+    source: InFile = None,
+    as_json: Json = False,
+) -> None:
+    """Find the entities in texts.
+
+    [dim]masquerade tag --model runs/cluener "彭小军在台湾的银行工作。"[/dim]
+    """
+    from masquerade.labelling.commands import show_entities
+
+    show_entities(model, texts or [], source, as_json)
+
+
+@app.command()
+def perplexity(
+    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A model trained to predict the next token.")],
+    length: Annotated[int, typer.Option(help="Tokens of a window; no more than the model was trained with.")] = 128,
+    stride: Annotated[
+        int | None,
+        typer.Option(help="Tokens a window moves on by; half of it if not given. A whole window is as in training."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """Measure how well a language model predicts texts.
+
+    Perplexity per token depends on the tokenizer; compare models per word, or, as with Chinese, per character.
+
+    [dim]masquerade perplexity test.txt --model runs/gpt/step-1000 --length 128[/dim]
+    """
+    from masquerade.checkpoint import load
+    from masquerade.data.tokens import read_documents
+    from masquerade.writing.perplexity import perplexity as measure
+    from masquerade.writing.perplexity import show
+
+    documents = (document for source in texts for document in read_documents(source))
+    show({model: measure(load(model), documents, length=length, stride=stride)}, as_json)
+
+
+@app.command()
+def ngram(
+    train: Annotated[list[str], typer.Argument(help="Texts to count in: files or hub data sets, as for vocab.")],
+    test: Annotated[list[str], typer.Option(help="Texts to predict; may be given several times.")],
+    tokenizer: Annotated[Path, typer.Option(help="The folder of a tokenizer, or of the model to compare with.")],
+    order: Annotated[int, typer.Option(help="Tokens of the longest n-grams.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """Count n-grams and measure how well they predict: what a network has to beat.
+
+    Every order up to the one named is smoothed after Kneser and Ney, and has a line of its own.
+
+    [dim]masquerade ngram train.txt --test test.txt --tokenizer my-vocab --order 5[/dim]
+    """
+    from masquerade.data.tokens import read_documents
+    from masquerade.text.tokenizer import Tokenizer
+    from masquerade.writing.ngram import NGram
+    from masquerade.writing.perplexity import documents, ngram_perplexity, show
+
+    cut = Tokenizer.load(tokenizer)
+    if cut is None:
+        raise MasqueradeError(f"{tokenizer} holds no tokenizer; make one with 'masquerade vocab'.")
+    counted = list(documents((text for source in train for text in read_documents(source)), cut))
+    texts = [text for source in test for text in read_documents(source)]
+    orders = range(min(1, order), order + 1)  # order 0 is asked for too, and refused with a sentence
+    models = {f"{n}-gram": NGram.train(counted, n, len(cut)) for n in orders}
+    show({name: ngram_perplexity(each, texts, cut) for name, each in models.items()}, as_json)
+
+
 @app.command()
 def vocab(
     texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],

@@ -115,6 +115,21 @@ class Rows:
         return order
 
 
+def shelve(lengths: Sequence[int], row: int) -> list[list[int]]:
+    """Which of some sequences go into which row: the longest first, each into the first row that has room for it. A
+    sequence that is longer than a row has one of its own."""
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        shelf = next((number for number, left in enumerate(room) if left >= lengths[index]), len(rows))
+        if shelf == len(rows):
+            rows.append([])
+            room.append(row)
+        rows[shelf].append(index)
+        room[shelf] -= lengths[index]
+    return rows
+
+
 def collate(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Batch:
     """Rows of examples as one batch."""
     layout = batch([pack([example.layout for example in row]) for row in rows], pad_id)

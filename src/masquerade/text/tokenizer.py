@@ -85,6 +85,21 @@ class Tokenizer:
         """The ids of many texts at once, without special tokens."""
         return [list(encoding.ids) for encoding in self.backend.encode_batch(list(texts), add_special_tokens=False)]
 
+    def encode_pairs(self, texts: Sequence[tuple[str, str | None]], length: int) -> list[tuple[list[int], list[int]]]:
+        """The ids and segments of texts, each alone or with a second one, between the special tokens that this
+        vocabulary puts around them; the longer text is cut first where both are longer than ``length`` tokens."""
+        self.backend.enable_truncation(length, strategy="longest_first")
+        try:
+            inputs = [text if pair is None else (text, pair) for text, pair in texts]
+            return [(list(each.ids), list(each.type_ids)) for each in self.backend.encode_batch(inputs)]
+        finally:
+            self.backend.no_truncation()
+
+    def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of texts, without special tokens, and where in its text each of them begins and ends."""
+        found = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        return [(list(each.ids), list(each.offsets)) for each in found]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The token of each id, as the vocabulary spells it."""
         return [self.backend.id_to_token(int(number)) or "" for number in ids]

@@ -97,17 +97,19 @@ class Run:
             self.store.rewind(self.step)
         with Report(self.store, steps, self.step, shown=main) as report:
             if recipe.held_out and self.step == 0:
-                report.note(0, self.evaluate())
+                with report.aside():
+                    report.note(0, self.evaluate())
             for rows, place in islice(self.job.batches(self.place), max(0, steps - self.step)):
                 values = self._step(rows)
                 self.step, self.place = self.step + 1, place
                 last = self.step == steps
                 self._check(values["loss"])
                 report.advance(self.step, values, log=last or self.step % recipe.log_every == 0)
-                if recipe.held_out and (last or self.step % recipe.evaluate_every == 0):
-                    report.note(self.step, self.evaluate())
-                if main and (last or self.step % recipe.save_every == 0):
-                    self.store.save(self.step, self.bare.networks, self.optimizer, self.place)
+                with report.aside():
+                    if recipe.held_out and (last or self.step % recipe.evaluate_every == 0):
+                        report.note(self.step, self.evaluate())
+                    if main and (last or self.step % recipe.save_every == 0):
+                        self.store.save(self.step, self.bare.networks, self.optimizer, self.place)
                 self.accelerator.wait_for_everyone()
         if main:
             report.plot()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -42,6 +44,13 @@ class Report:
         self.progress.update(self.task, completed=step, loss=f"{values['loss']:.3f}", speed=f"{speed:,.0f}")
         if log:
             self.note(step, {name: values[name] for name in ("loss", "rate", "gradient")})
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Time that does not count as training."""
+        begun = time.perf_counter()
+        yield
+        self.since += time.perf_counter() - begun
 
     def note(self, step: int, values: dict[str, float]) -> None:
         """Write values to the log, and to TensorBoard."""

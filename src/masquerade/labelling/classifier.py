@@ -1,0 +1,96 @@
+"""Classes and scores of whole texts, and of pairs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from masquerade.checkpoint import load
+from masquerade.errors import MasqueradeError
+from masquerade.labelling.predict import predict
+from masquerade.labelling.records import Classified
+from masquerade.labelling.scores import class_scores, number_scores
+from masquerade.layout import Layout
+from masquerade.masks import bidirectional
+from masquerade.nn.model import Model
+from masquerade.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of a text: a class and how probable it is, with those of the others; or a number."""
+
+    label: str
+    score: float
+    scores: dict[str, float]
+
+
+class Classifier:
+    """A model with a ``classify`` head and the labels it tells apart; a single label means that it gives numbers."""
+
+    def __init__(self, model: Model, length: int | None = None) -> None:
+        if "classify" not in model.spec.all_heads:
+            raise MasqueradeError("This model is no classifier; train one with 'masquerade train classifier'.")
+        self.model, self.tokenizer = model, reads(model)
+        self.length = min(length or model.spec.longest, model.spec.longest)
+
+    @staticmethod
+    def load(source: str | Path) -> Classifier:
+        """The classifier in a folder, a run's folder, or under a hub id."""
+        return Classifier(load(source))
+
+    def __call__(
+        self, texts: Sequence[str | tuple[str, str | None]], done: Callable[[int], None] = lambda count: None
+    ) -> list[Verdict]:
+        """What is to be said of each text, or pair of texts."""
+        pairs = [(text, None) if isinstance(text, str) else text for text in texts]
+        if not all(text.strip() for text, _ in pairs):
+            raise MasqueradeError("There is nothing to classify in an empty text; give one with words in it.")
+        found = predict(self.model, lay_out(self.tokenizer, pairs, self.length), "classify", done)
+        return [self.verdict(scores) for scores in found]
+
+    def verdict(self, scores: Tensor) -> Verdict:
+        """The verdict that scores amount to: (labels,)"""
+        labels = self.model.spec.labels
+        if len(labels) == 1:
+            value = float(scores[0])
+            return Verdict(f"{value:.4g}", value, {labels[0]: value})
+        shares = dict(zip(labels, scores.softmax(-1).tolist(), strict=True))
+        best = max(shares, key=lambda label: shares[label])
+        return Verdict(best, shares[best], shares)
+
+    def evaluate(
+        self, records: Sequence[Classified], done: Callable[[int], None] = lambda count: None
+    ) -> tuple[dict[str, float], list[Verdict]]:
+        """How good the verdicts on labelled records are, and the verdicts."""
+        labels, known = [record.label for record in records], self.model.spec.labels
+        true = [label for label in labels if label is not None]
+        if len(true) < len(labels):
+            raise MasqueradeError("Some records have no label, so there is nothing to hold the verdicts against.")
+        verdicts = self([(record.text, record.pair) for record in records], done)
+        if len(known) == 1:
+            return number_scores([verdict.score for verdict in verdicts], numbers(true)), verdicts
+        return class_scores([verdict.label for verdict in verdicts], true), verdicts
+
+
+def lay_out(tokenizer: Tokenizer, texts: Sequence[tuple[str, str | None]], length: int) -> list[Layout]:
+    """Texts, or pairs of them, as the model reads them."""
+    return [bidirectional(ids).replace(segment=segments) for ids, segments in tokenizer.encode_pairs(texts, length)]
+
+
+def numbers(labels: Sequence[str]) -> list[float]:
+    """Labels as the numbers that they are."""
+    try:
+        return [float(label) for label in labels]
+    except ValueError as error:
+        raise MasqueradeError(f"A label is no number ({error}); a regression needs numbers.") from error
+
+
+def reads(model: Model) -> Tokenizer:
+    """The tokenizer that a model for text has to have."""
+    if model.tokenizer is None:
+        raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
+    return model.tokenizer

@@ -1,0 +1,37 @@
+"""What a head says of many sequences: packed without padding, run, and handed back one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from masquerade.data.rows import shelve
+from masquerade.layout import Layout, batch
+from masquerade.masks import pack
+from masquerade.nn.heads import SENTENCE
+from masquerade.nn.model import Model
+
+ROW, ROWS = 256, 8  # tokens of a packed row, and rows that go through the network at once
+
+
+@torch.inference_mode()
+def predict(
+    model: Model, layouts: Sequence[Layout], head: str, done: Callable[[int], None] = lambda count: None
+) -> list[Tensor]:
+    """The scores of each layout: (labels,) from a head over whole sequences, (n, labels) from one over tokens.
+    ``done`` is told how many more are done, for a progress bar."""
+    found: dict[int, Tensor] = {}
+    shelves = shelve([len(layout) for layout in layouts], ROW)
+    model.eval()
+    for start in range(0, len(shelves), ROWS):
+        rows = shelves[start : start + ROWS]
+        layout = batch([pack([layouts[index] for index in row]) for row in rows], model.spec.pad).to(model.device)
+        scores = model.scores(layout, head, at=layout.first if head in SENTENCE else layout.real).float().cpu()
+        order = [index for row in rows for index in row]
+        sizes = [1 if head in SENTENCE else len(layouts[index]) for index in order]
+        for index, part in zip(order, torch.split(scores, sizes), strict=True):
+            found[index] = part[0] if head in SENTENCE else part
+        done(len(order))
+    return [found[index] for index in range(len(layouts))]

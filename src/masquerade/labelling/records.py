@@ -1,0 +1,222 @@
+"""Labelled texts in the formats people have them in: tables, JSON, Parquet, columns of BIO tags, hub data sets."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from masquerade.errors import MasqueradeError
+from masquerade.text.chinese import is_wide
+
+TABLES = {".tsv": "\t", ".csv": ","}  # separators; only in the latter may a field be quoted
+COLUMNS = (".txt", ".conll", ".bio")
+NAMES = {  # what fields are usually called
+    "text": ("text", "sentence", "text_a", "sentence1", "premise", "question"),
+    "pair": ("text_b", "sentence2", "hypothesis", "pair"),
+    "label": ("label", "labels", "score", "class"),
+}
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A stretch of a text: its kind, and where its characters begin and end."""
+
+    kind: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A text, or a pair of them, and its label if it is known."""
+
+    text: str
+    pair: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A text and the entities in it."""
+
+    text: str
+    entities: tuple[Entity, ...] = ()
+
+
+def read_classified(source: str, text: str = "", pair: str = "", label: str = "") -> list[Classified]:
+    """The labelled texts of a file or hub data set. Fields are found by the names given, or by the usual ones; a table
+    without names has the text first and the label last."""
+    asked = {"text": text, "pair": pair, "label": label}
+    found = []
+    for record in _records(source, asked):
+        values = {role: _field(record, role, name, source) for role, name in asked.items()}
+        if values["text"] is None:
+            raise MasqueradeError(
+                f"The records of {source} have no text that can be found; name its field: text = '…'."
+            )
+        found.append(Classified(values["text"], values["pair"], values["label"]))
+    if not found:
+        raise MasqueradeError(f"There is no record in {source}.")
+    return found
+
+
+def read_tagged(source: str) -> list[Tagged]:
+    """The tagged texts of a file or hub data set: records with ``entities`` (kind, start, end), with CLUENER's
+    ``label``, or with ``tokens`` and BIO ``tags``; or a text file with a token and its tag on each line."""
+    path = Path(source).expanduser()
+    if path.is_file() and path.suffix in COLUMNS:
+        found = [_from_tokens(tokens, tags, source) for tokens, tags in _columns(path)]
+    else:
+        found = [_tagged(record, source) for record in _records(source, {})]
+    if not found:
+        raise MasqueradeError(f"There is no record in {source}.")
+    return found
+
+
+def entities_of(tags: Sequence[str]) -> list[Entity]:
+    """The entities that BIO tags spell, in tokens. A tag that continues nothing of its kind begins an entity."""
+    found: list[Entity] = []
+    for index, tag in enumerate(tags):
+        place, _, kind = tag.partition("-")
+        if place == "I" and found and found[-1].kind == kind and found[-1].end == index:
+            found[-1] = Entity(kind, found[-1].start, index + 1)
+        elif place in ("B", "I"):
+            found.append(Entity(kind, index, index + 1))
+    return found
+
+
+def _records(source: str, asked: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """The records of a table, a JSON file (an array, or objects one behind another), or anything ``datasets`` reads."""
+    path = Path(source).expanduser()
+    if path.is_file() and path.suffix in TABLES:
+        yield from _table(path, TABLES[path.suffix], asked)
+    elif path.is_file() and path.suffix in (".json", ".jsonl"):
+        yield from _objects(path)
+    elif path.is_file() and path.suffix != ".parquet":
+        raise MasqueradeError(f"{path} cannot be read here; give a .tsv, .csv, .json, .jsonl or .parquet file.")
+    elif not path.is_file() and (source.startswith((".", "/", "~")) or path.suffix):
+        raise MasqueradeError(f"There is no file '{source}'; check the path.")
+    else:
+        yield from _data_set(source, path)
+
+
+def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The rows of a table. The first one has the columns' names if any is a name asked for, or a usual one."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            if separator == "\t":
+                rows = list(csv.reader(file, delimiter=separator, quoting=csv.QUOTE_NONE))
+            else:
+                rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise MasqueradeError(f"The table {path} cannot be read: {error}.") from error
+    usual = {name for names in NAMES.values() for name in names} | {name for name in asked.values() if name}
+    rows = [row for row in rows if row]
+    if rows and usual.intersection(rows[0]):
+        names, rows = rows[0], rows[1:]
+    else:
+        width = len(rows[0]) if rows else 0
+        names = ["text", *(["text_b"] if width > 2 else []), *(f"column {n}" for n in range(2, width - 1)), "label"][
+            :width
+        ]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(names):
+            said = f"Record {number} of {path} has {len(row)} columns instead of {len(names)}"
+            raise MasqueradeError(f"{said}; mend it, or remove it.")
+        yield dict(zip(names, row, strict=True))
+
+
+def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The objects of a JSON file, however they stand in it."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+        decoder, place = json.JSONDecoder(), 0
+        while place < len(text):
+            value, place = decoder.raw_decode(text, place)
+            yield from value if isinstance(value, list) else [value]
+            while place < len(text) and text[place].isspace():
+                place += 1
+    except (OSError, ValueError) as error:
+        raise MasqueradeError(f"The records of {path} cannot be read: {error}.") from error
+
+
+def _data_set(source: str, path: Path) -> Iterator[Mapping[str, Any]]:
+    from datasets import load_dataset
+
+    try:
+        if path.is_file():
+            yield from load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+        else:
+            name, _, split = source.partition(":")
+            yield from load_dataset(name, split=split or "train", streaming=True)
+    except Exception as error:
+        raise MasqueradeError(f"'{source}' is no file here, and no data set to be had from the hub.") from error
+
+
+def _field(record: Mapping[str, Any], role: str, name: str, source: str) -> str | None:
+    """A field by the name given, or by one of the usual ones."""
+    if not isinstance(record, Mapping):
+        raise MasqueradeError(f"The records of {source} have to be objects with named fields.")
+    if name and name not in record:
+        raise MasqueradeError(f"The records of {source} have no '{name}'; they have {', '.join(record)}.")
+    found = name or next((usual for usual in NAMES[role] if usual in record), None)
+    return None if found is None or record[found] is None else str(record[found])
+
+
+def _tagged(record: Mapping[str, Any], source: str) -> Tagged:
+    """One record of tagged text."""
+    try:
+        if "tokens" in record:
+            return _from_tokens(record["tokens"], record["tags"], source)
+        text = str(record["text"])
+        if "entities" in record:
+            found = [Entity(str(each["kind"]), int(each["start"]), int(each["end"])) for each in record["entities"]]
+        else:  # CLUENER: kind → name → places, whose last character is inside
+            kinds: Mapping[str, Any] = record.get("label") or {}
+            found = [
+                Entity(kind, start, end + 1)
+                for kind, names in kinds.items()
+                for places in names.values()
+                for start, end in places
+            ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MasqueradeError(
+            f"A record of {source} is not tagged as it has to be ({type(error).__name__}: {error}); give text and "
+            "entities (kind, start, end), or tokens and BIO tags."
+        ) from error
+    if any(not 0 <= each.start < each.end <= len(text) for each in found):
+        raise MasqueradeError(f"An entity lies outside of its text '{text[:40]}' in {source}.")
+    return Tagged(text, tuple(sorted(found, key=lambda each: (each.start, each.end))))
+
+
+def _columns(path: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Sentences of a file with a token and, last, its tag on each line, and blank lines between sentences."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MasqueradeError(f"{path} cannot be read: {error}.") from error
+    for blank, group in groupby(lines, key=lambda line: not line.strip()):
+        pairs = [] if blank else [line.split() for line in group]
+        if any(len(pair) < 2 for pair in pairs):
+            raise MasqueradeError(f"A line of {path} has no tag; each needs a token and its tag.")
+        if pairs:
+            yield [pair[0] for pair in pairs], [pair[-1] for pair in pairs]
+
+
+def _from_tokens(tokens: Sequence[str], tags: Sequence[Any], source: str) -> Tagged:
+    """Tokens with BIO tags as a text with entities: a space between tokens, but for Chinese ones."""
+    if len(tokens) != len(tags) or not all(isinstance(tag, str) for tag in tags):
+        raise MasqueradeError(f"A record of {source} needs a BIO tag, as text, for each of its tokens.")
+    text, places = "", list[tuple[int, int]]()
+    for token in tokens:
+        if text and not is_wide(text[-1]) and not is_wide(token[:1] or " "):
+            text += " "
+        places.append((len(text), len(text) + len(token)))
+        text += token
+    found = entities_of(tags)
+    return Tagged(text, tuple(Entity(each.kind, places[each.start][0], places[each.end - 1][1]) for each in found))

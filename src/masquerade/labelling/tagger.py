@@ -1,0 +1,132 @@
+"""Entities inside of texts: every token gets a BIO tag, and the best sequence of tags that makes sense is read off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from masquerade.checkpoint import load
+from masquerade.errors import MasqueradeError
+from masquerade.labelling.classifier import reads
+from masquerade.labelling.predict import predict
+from masquerade.labelling.records import Entity, Tagged, entities_of
+from masquerade.labelling.scores import entity_scores
+from masquerade.layout import IGNORE, Layout
+from masquerade.masks import bidirectional
+from masquerade.nn.model import Model
+from masquerade.text.tokenizer import Tokenizer
+
+STOPS = "。！？；，.!?;,\n"  # where a long text is cut
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a text that is read at once: its layout, and where each of its tokens stands in the text. The tokens
+    that open and close it stand nowhere."""
+
+    text: int  # which of the texts
+    layout: Layout
+    places: list[tuple[int, int] | None]
+
+
+class Tagger:
+    """A model with a ``tag`` head whose labels are BIO tags."""
+
+    def __init__(self, model: Model, length: int | None = None) -> None:
+        if "tag" not in model.spec.all_heads:
+            raise MasqueradeError("This model is no tagger; train one with 'masquerade train tagger'.")
+        self.model, self.tokenizer = model, reads(model)
+        self.length = min(length or model.spec.longest, model.spec.longest)
+        self.blocked = forbidden(model.spec.labels)
+
+    @staticmethod
+    def load(source: str | Path) -> Tagger:
+        """The tagger in a folder, a run's folder, or under a hub id."""
+        return Tagger(load(source))
+
+    def __call__(self, texts: Sequence[str], done: Callable[[int], None] = lambda count: None) -> list[list[Entity]]:
+        """The entities of each text, in the order in which they stand there; texts may be of any length."""
+        windows = cut(self.tokenizer, texts, self.length)
+        scores = predict(self.model, [window.layout for window in windows], "tag", done)
+        found: list[list[Entity]] = [[] for _ in texts]
+        for window, each in zip(windows, scores, strict=True):
+            found[window.text] += self.entities(window, each)
+        return found
+
+    def entities(self, window: Window, scores: Tensor) -> list[Entity]:
+        """The entities that the scores of a window's tokens, (n, tags), amount to, placed in the text."""
+        inside = [index for index, place in enumerate(window.places) if place is not None]
+        places = [place for place in window.places if place is not None]
+        tags = [self.model.spec.labels[tag] for tag in best_tags(scores[inside], self.blocked)]
+        return [Entity(each.kind, places[each.start][0], places[each.end - 1][1]) for each in entities_of(tags)]
+
+    def evaluate(
+        self, records: Sequence[Tagged], done: Callable[[int], None] = lambda count: None
+    ) -> tuple[dict[str, dict[str, float]], list[list[Entity]]]:
+        """Precision, recall and F1 by kind of entity and for all; and the entities found."""
+        found = self([record.text for record in records], done)
+        return entity_scores(found, [record.entities for record in records]), found
+
+
+def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[Window]:
+    """Texts as windows of at most ``length`` tokens, the two around them included; cut behind punctuation if there is
+    any in the window's second half."""
+    windows = []
+    opening, closing = tokenizer.special("cls"), tokenizer.special("sep")
+    for number, (ids, places) in enumerate(tokenizer.encode_places(texts)):
+        start = 0
+        while start < len(ids):
+            end = min(start + length - 2, len(ids))
+            if end < len(ids):
+                stops = [at for at in range(start + length // 2, end) if texts[number][slice(*places[at])] in STOPS]
+                end = stops[-1] + 1 if stops else end
+            layout = bidirectional([opening, *ids[start:end], closing])
+            windows.append(Window(number, layout, [None, *places[start:end], None]))
+            start = end
+    return windows
+
+
+def labelled(window: Window, entities: Sequence[Entity], labels: Sequence[str]) -> Layout:
+    """The window's layout with the tag of every token: an entity begins at its first token in the window."""
+    tags = [IGNORE if place is None else labels.index("O") for place in window.places]
+    for entity in entities:
+        held = [
+            index
+            for index, place in enumerate(window.places)
+            if place is not None and entity.start <= place[0] and place[1] <= entity.end and place[0] < place[1]
+        ]
+        for index in held:
+            tags[index] = labels.index(f"{'B' if index == held[0] else 'I'}-{entity.kind}")
+    return window.layout.replace(label=tags)
+
+
+def tag_names(kinds: Sequence[str]) -> tuple[str, ...]:
+    """The BIO tags of some kinds of entities."""
+    return ("O", *(f"{place}-{kind}" for kind in kinds for place in "BI"))
+
+
+def forbidden(labels: Sequence[str]) -> Tensor:
+    """Which tag may not follow which: I-x only follows B-x and I-x. (tags + 1, tags), the first row for the start."""
+    before = ["", *labels]
+    return torch.tensor([[late[:2] == "I-" and early[2:] != late[2:] for late in labels] for early in before])
+
+
+def best_tags(scores: Tensor, blocked: Tensor) -> list[int]:
+    """The best sequence of tags in which nothing blocked follows (Viterbi): scores (n, tags) → n tags."""
+    if not len(scores):
+        return []
+    chances = scores.log_softmax(-1)
+    steps = torch.zeros(blocked.shape).masked_fill(blocked, float("-inf"))
+    best, back = chances[0] + steps[0], []
+    for each in chances[1:]:
+        value, source = (best.unsqueeze(-1) + steps[1:]).max(0)
+        best = value + each
+        back.append(source)
+    tags = [int(best.argmax())]
+    for source in reversed(back):
+        tags.append(int(source[tags[-1]]))
+    return tags[::-1]
