@@ -214,6 +214,7 @@ class Worker:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=quiet
             )
+        self.warm = 0  # tokens read before anything was timed
         self.facts = self._answer()
 
     def read(self, tokens: int) -> dict[str, Any]:
@@ -252,7 +253,7 @@ def compare(folder: Path, length: int, chosen: argparse.Namespace, step: Any) ->
         sys.exit(f"The models are not the same size, so nothing is timed: {[worker.facts for worker in workers]}.")
     for worker in workers:
         step(f"{length}: {worker.engine} warms up", 0)
-        worker.read(2 * STEP)
+        worker.warm = worker.read(2 * STEP)["tokens"]
     tried: list[dict[str, dict[str, Any]]] = []
     while len([each for each in tried if noise(each) <= QUIET]) < chosen.rounds and len(tried) < TRIES * chosen.rounds:
         wait_for_quiet()
@@ -284,7 +285,7 @@ def summary(worker: Worker, length: int, kept: list[dict[str, Any]], tried: list
         "length": length, "engine": worker.engine, "speed": median(turn["speed"] for turn in turns),
         "ratio": median(ratios), "low": low, "high": high, "tokens_a_step": tokens / steps,
         "padding": 1 - tokens / places, "memory": last["memory"], "loss": last["loss"],
-        "read": sum(each[worker.engine]["tokens"] for each in tried), "others": max(noise(each) for each in kept),
+        "read": worker.warm + sum(each[worker.engine]["tokens"] for each in tried), "others": max(noise(each) for each in kept),
         "dropped": len(tried) - len(kept), **worker.facts, "rounds": turns,
     }  # fmt: skip
 
