@@ -285,8 +285,8 @@ def summary(worker: Worker, length: int, kept: list[dict[str, Any]], tried: list
         "length": length, "engine": worker.engine, "speed": median(turn["speed"] for turn in turns),
         "ratio": median(ratios), "low": low, "high": high, "tokens_a_step": tokens / steps,
         "padding": 1 - tokens / places, "memory": last["memory"], "loss": last["loss"],
-        "read": worker.warm + sum(each[worker.engine]["tokens"] for each in tried), "others": max(noise(each) for each in kept),
-        "dropped": len(tried) - len(kept), **worker.facts, "rounds": turns,
+        "read": worker.warm + sum(each[worker.engine]["tokens"] for each in tried),
+        "others": max(noise(each) for each in kept), "dropped": len(tried) - len(kept), **worker.facts, "rounds": turns,
     }  # fmt: skip
 
 
