@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -243,6 +244,84 @@ def tag(
     from masquerade.labelling.commands import show_entities
 
     show_entities(model, texts or [], source, as_json)
+
+
+_rule = partial(typer.Option, rich_help_panel="Every method")
+_sampling = partial(typer.Option, rich_help_panel="By chance: sample")
+_search = partial(typer.Option, rich_help_panel="Searching: beam")
+_several = partial(typer.Option, rich_help_panel="Many tokens a step: parallel, blocks …")
+_limit = partial(typer.Option, rich_help_panel="Only what a file allows (one of these)")
+_shown = partial(typer.Option, rich_help_panel="What is read and shown")
+
+
+@app.command()
+def generate(
+    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
+    prompts: Annotated[list[str] | None, typer.Argument(help="Texts to write from.", metavar="PROMPT")] = None,
+    method: Annotated[
+        str, typer.Option(help="greedy, sample, beam, parallel, mask-predict, diffusion, blocks, mixture or rerank.")
+    ] = "greedy",
+    frame: Annotated[
+        str | None,
+        typer.Option(help="Where it writes: continue, prefix, shifted, blank, decode; else as suits the model."),
+    ] = None,
+    max_new: Annotated[int | None, _rule(help="Tokens at most; 64, or as many as fit, if not given.")] = None,
+    min_new: Annotated[int | None, _rule(help="Tokens at least.")] = None,
+    repetition: Annotated[float | None, _rule(help="Above 1: less of what has occurred.")] = None,
+    no_repeat: Annotated[int | None, _rule(help="No run of so many tokens twice.")] = None,
+    copies: Annotated[int | None, _rule(help="Texts for each prompt, where a method has several.")] = None,
+    temperature: Annotated[float | None, _sampling(help="Below 1 is more careful, above 1 is wilder.")] = None,
+    top_k: Annotated[int | None, _sampling(help="Only the best so many tokens.")] = None,
+    top_p: Annotated[float | None, _sampling(help="Only the best tokens of this probability together.")] = None,
+    seed: Annotated[int | None, _sampling(help="A number; the same one gives the same texts.")] = None,
+    beams: Annotated[int | None, _search(help="Beginnings that are kept side by side.")] = None,
+    length_penalty: Annotated[float | None, _search(help="Above 0 favours long texts, below 0 short ones.")] = None,
+    length: Annotated[int | None, _several(help="Tokens that are laid out as [MASK]s.")] = None,
+    rounds: Annotated[int | None, _several(help="Passes over a text or a block.")] = None,
+    block_size: Annotated[int | None, _several(help="Tokens of a block: 1 is one at a time.")] = None,
+    gamma: Annotated[float | None, _several(help="The parallel share of a mixture, from 0 to 1.")] = None,
+    span_of: Annotated[Path | None, _limit(help="A piece of this passage, word for word.")] = None,
+    one_of: Annotated[Path | None, _limit(help="One of these strings, a line each.")] = None,
+    tokens_of: Annotated[Path | None, _limit(help="Only tokens of this text.")] = None,
+    source: Annotated[str | None, _shown("--in", help="A file with a prompt a line; - for standard input.")] = None,
+    as_json: Annotated[bool, _shown("--json", help="Print a line of JSON for each prompt.")] = False,
+    trace: Annotated[bool, _shown("--trace", help="Print the text after each step.")] = False,
+    trace_out: Annotated[Path | None, _shown(help="Draw the steps to a .png or .svg file.")] = None,
+) -> None:
+    """Write from a prompt: continue it, answer it, or fill its blank; one token a step, or many.
+
+    On a terminal, greedy and sample show their text as it comes.
+
+    [dim]masquerade generate "Once upon a time" --model gpt2 --method sample --top-p 0.9 --seed 1[/dim]
+    [dim]masquerade generate "北京是[MASK]。" --model glm --method beam --beams 4 --copies 3[/dim]
+    [dim]masquerade generate --in news.txt --model title --method blocks --block-size 4 --trace-out steps.svg[/dim]
+    """
+    from masquerade.decoding.commands import Limits, Output, show_texts
+
+    settings = {
+        "max_new": max_new, "min_new": min_new, "repetition": repetition, "no_repeat": no_repeat, "copies": copies,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "beams": beams,
+        "length_penalty": length_penalty, "length": length, "rounds": rounds, "block_size": block_size, "gamma": gamma,
+    }  # fmt: skip
+    limits, output = Limits(span_of, one_of, tokens_of), Output(as_json, trace, trace_out)
+    show_texts(model, prompts or [], source, method, frame, settings, limits, output)
+
+
+@app.command()
+def keep(
+    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
+    texts: Annotated[list[str], typer.Option(help="Texts whose tokens stay; may be given several times.")],
+    out: Annotated[Path, typer.Option(help="The folder for the smaller model.")],
+    least: Annotated[int, typer.Option(help="How often a token has to occur to stay.")] = 1,
+) -> None:
+    """Cut a model's vocabulary to the tokens of your texts: smaller and faster, with the same scores.
+
+    [dim]masquerade keep --model bert-zh --texts news.txt --least 2 --out bert-news[/dim]
+    """
+    from masquerade.data.tokens import read_documents
+    from masquerade.decoding.commands import show_keep
+
+    show_keep(model, (document for source in texts for document in read_documents(source)), least, out)
 
 
 @app.command()
