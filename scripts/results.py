@@ -1,6 +1,6 @@
 """The runs behind docs/results.md: every objective with one small network and one budget of tokens.
 
-    python scripts/results.py DATA OUT [--only mlm,electra] [--seeds 3] [--steps 200] [--threads 1]
+    python scripts/results.py DATA OUT [--only mlm,electra] [--seeds 3] [--steps 100] [--threads 1]
 
 From the project's root. DATA holds wikitext2-{train,valid}.txt. Runs that are finished are not done again, broken
 ones go on, so it can be stopped and started at will. Prints the table as Markdown; each row's run is one
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default=",".join(RUNS))
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     environment = os.environ | {"OMP_NUM_THREADS": str(asked.threads)}
@@ -74,6 +75,9 @@ def main() -> None:
                 continue
             print(shlex.join(words), file=sys.stderr, flush=True)
             resume = ["--resume"] if folder.is_dir() else []
+            tokens = next(asked.out.glob("*/tokens"), None)
+            if tokens is not None and not resume:
+                shutil.copytree(tokens, folder / "tokens")  # the text is the same for all: tokenise it once
             subprocess.run([sys.executable, "-m", "masquerade", *words[1:], *resume], check=True, env=environment)
     print("| run | seeds | held-out loss before | after | command |\n|---|---|---|---|---|")
     for name in asked.only.split(","):

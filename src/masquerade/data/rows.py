@@ -17,6 +17,8 @@ from masquerade.objectives.base import Example, Objective, Rng, Terms, chance
 from masquerade.objectives.pairs import Pairs
 from masquerade.objectives.static import Chances, Dynamic, Static
 
+TOGETHER = 256  # how many pieces are packed together
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -44,15 +46,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in its data a run is: how many passes over it are finished, and which piece comes next."""
+    """Where in its data a run is: how many passes over it are finished, which piece comes next, and how many rows of
+    the pieces that are packed together from there on have been read."""
 
     epoch: int = 0
     piece: int = 0
+    row: int = 0
 
 
 class Rows:
     """An endless stream of rows: pieces of the corpus in a new order each epoch, each made an example by its own
-    chance, packed as they come. The stream depends on the seed alone, and can be taken up at any place."""
+    chance, and packed a few hundred at a time so that rows are full. The stream depends on the seed alone, and can be
+    taken up at any place."""
 
     def __init__(
         self,
@@ -74,19 +79,21 @@ class Rows:
         """Rows from a place on, each with the place behind it; a row never spans two epochs."""
         while True:
             order = self._order(place.epoch)
-            waiting: list[Example] = []
-            size = 0
-            for index in range(place.piece, len(order)):
-                example = self.example(place.epoch, int(order[index]))
-                length = max(len(example.layout), 0 if example.source is None else len(example.source))
-                if waiting and size + length > self.row:
-                    yield waiting, Place(place.epoch, index)
-                    waiting, size = [], 0
-                waiting.append(example)
-                size += length
-            place = Place(place.epoch + 1, 0)
-            if waiting:
-                yield waiting, place
+            for start in range(place.piece, len(order), TOGETHER):
+                rows = self._packed(place.epoch, start, order[start : start + TOGETHER])
+                behind = Place(place.epoch, start + TOGETHER)
+                for number in range(place.row, len(rows)):
+                    yield rows[number], Place(place.epoch, start, number + 1) if number + 1 < len(rows) else behind
+                place = behind
+            place = Place(place.epoch + 1)
+
+    def _packed(self, epoch: int, start: int, numbers: Sequence[int]) -> list[list[Example]]:
+        """Pieces as full rows, in any order."""
+        examples = [self.example(epoch, number) for number in numbers]
+        lengths = [max(len(each.layout), 0 if each.source is None else len(each.source)) for each in examples]
+        shelves = shelve(lengths, self.row)
+        shuffled = chance(self.seed, epoch, start, len(shelves)).permutation(len(shelves)).tolist()
+        return [[examples[index] for index in shelves[number]] for number in shuffled]
 
     def example(self, epoch: int, number: int) -> Example:
         """The example of one piece in one epoch."""

@@ -42,13 +42,11 @@ class Tokens:
 
     def pieces(self, length: int) -> NDArray[np.int64]:
         """Documents cut into pieces of at most ``length`` tokens: (pieces, 2), the start and end of each in ``ids``.
-        A document is cut into equal parts, so that no piece is a mere remainder."""
+        All pieces of a document are full but the last, so that packing can fill rows to the brim."""
         starts = np.concatenate([[0], self.ends[:-1]])
         cut: list[tuple[int, int]] = []
         for start, end in zip(starts.tolist(), self.ends.tolist(), strict=True):
-            parts = -(-(end - start) // length)
-            bounds = [start + (end - start) * part // parts for part in range(parts + 1)] if parts else []
-            cut += list(pairwise(bounds))
+            cut += list(pairwise([*range(start, end, length), end]))
         return np.array(cut, dtype=np.int64).reshape(-1, 2)
 
 

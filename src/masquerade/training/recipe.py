@@ -25,8 +25,8 @@ class Recipe:
     start: str = ""  # a checkpoint to go on from; none for fresh weights
     held_out: tuple[str, ...] = ()
     length: int = 128  # tokens of a piece, special ones included
-    row: int = 512  # tokens of a packed row
-    micro: int = 8  # rows that go through the network at once
+    row: int = 128  # tokens of a packed row; an example that is longer has a row of its own
+    micro: int = 32  # rows that go through the network at once
     rate: float = 5e-4
     warmup: float = 100  # steps; a share of all steps if below 1
     schedule: str = "linear"
@@ -67,7 +67,7 @@ class Pretraining(Recipe):
     model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec, for fresh weights
     text_field: str = "text"  # where records keep their text
     copies: int = 0  # in how many fixed ways each piece is masked (BERT: 10); 0: a new one each epoch (RoBERTa)
-    rows: int = 8  # rows of an optimizer step, over all processes
+    rows: int = 32  # rows of an optimizer step, over all processes
     steps: int = 1000
     held_out_rows: int = 50  # how many rows of the held-out text are scored
 
@@ -81,7 +81,6 @@ class FineTuning(Recipe):
     label: str = ""  # … of the label; where there is no name for it, the last
     regression: bool = False  # labels are numbers, to be predicted as such
     limit: int = 0  # how many of the training records are used; 0: all
-    row: int = 256
     batch: int = 32  # records of an optimizer step, over all processes
     epochs: float = 3.0
     rate: float = 5e-5

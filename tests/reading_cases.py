@@ -1,0 +1,91 @@
+"""Pieces, objectives and questions about layouts that the tests of objectives share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from masquerade import Layout
+from masquerade.layout import FIELDS, IGNORE
+from masquerade.objectives.base import Example, Rng, Terms
+from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
+from masquerade.objectives.electra import GeneratorWords
+from masquerade.objectives.glm import LongBlank, ShortBlanks
+from masquerade.objectives.pairs import NextSentence, SentenceOrder
+from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
+from masquerade.objectives.span import MaskedSpans
+from masquerade.objectives.unilm import UnifiedWords
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+TERMS = Terms(60, MASK, CLS, SEP, frozenset(range(5)), frozenset(range(50, 60)))
+WORDS = dataclasses.replace(TERMS, continues=frozenset())  # the same, every token a word
+OTHER = [6, 7, 8, 9, 10]
+Make = Callable[[Sequence[int], Rng], Example]
+
+
+def piece(n: int, seed: int = 0) -> list[int]:
+    """[CLS], n ordinary tokens (some of them continuing words), [SEP]."""
+    return [CLS, *np.random.default_rng(seed).integers(5, 60, n).tolist(), SEP]
+
+
+def paired(objective: NextSentence | SentenceOrder) -> Make:
+    """A pair objective called with one piece: its two halves are the sentences."""
+
+    def make(ids: Sequence[int], rng: Rng) -> Example:
+        words = [number for number in ids if number not in (CLS, SEP)]
+        return objective(words[: len(words) // 2], words[len(words) // 2 :], OTHER, rng)
+
+    return make
+
+
+CLOZE: dict[str, Make] = {  # one row a token of the piece, in place
+    "span": MaskedSpans(TERMS),
+    "electra": GeneratorWords(TERMS),
+    "diffusion": MaskedDiffusion(TERMS),
+}
+MAKERS: dict[str, Make] = CLOZE | {
+    "next sentence": paired(NextSentence(TERMS)),
+    "sentence order": paired(SentenceOrder(TERMS, MaskedSpans(TERMS))),
+    "xlnet": PermutedWords(TERMS),
+    "mpnet": MaskedPermutedWords(TERMS),
+    "mpnet, noisy": MaskedPermutedWords(TERMS, rate=0.4, units=TERMS.words, noisy=True),
+    "unilm": UnifiedWords(TERMS),
+    "glm": ShortBlanks(TERMS),
+    "glm, long": LongBlank(TERMS),
+    "block 1": BlockDiffusion(TERMS, size=1),
+    "block 4": BlockDiffusion(TERMS),
+    "block any": BlockDiffusion(TERMS, size=None),
+}
+
+
+def labelled(layout: Layout) -> list[int]:
+    """The rows that predict a word."""
+    return (layout.label != IGNORE).nonzero().squeeze(-1).tolist()
+
+
+def restored(layout: Layout) -> list[int]:
+    """The tokens with every label in its place."""
+    return torch.where(layout.label == IGNORE, layout.ids, layout.label).tolist()
+
+
+def same(one: Any, two: Any) -> bool:
+    if isinstance(one, Layout):
+        return all(torch.equal(getattr(one, name), getattr(two, name)) for name in FIELDS)
+    return torch.equal(one, two) if isinstance(one, Tensor) else bool(one == two)
+
+
+def fates(layout: Layout, rows: Sequence[int]) -> list[str]:
+    """How each of the labelled rows is shown."""
+    shown, label = layout.ids.tolist(), layout.label.tolist()
+    return ["mask" if shown[r] == MASK else "kept" if shown[r] == label[r] else "drawn" for r in rows]
+
+
+def assert_shares(values: Sequence[Any], expected: dict[Any, float], within: float = 0.03) -> None:
+    for value, share in expected.items():
+        assert sum(v == value for v in values) / len(values) == pytest.approx(share, abs=within), value
