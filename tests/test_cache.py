@@ -118,3 +118,39 @@ def test_a_cache_of_other_rows_is_refused() -> None:
         MODELS["learned"].hidden(batch([causal([5, 6]), causal([7, 8])]), cache)
         with pytest.raises(LayoutError, match="2 rows cannot be extended by 1 rows"):
             MODELS["learned"].hidden(causal([9]), cache)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_a_cache_that_grows_is_cropped_and_reordered_is_exact(moves: list[tuple[int, int, bool, bool]]) -> None:
+    model, cache = MODELS["learned"], Cache()
+    rows, fresh = [[5, 6], [7, 8]], iter(range(9, 50 * 50))
+    with torch.no_grad():
+        model.hidden(batch([causal(row) for row in rows]), cache)
+    for more, gone, swap, inference in moves:  # the room grows under either mode, and goes on under the other
+        with torch.inference_mode() if inference else torch.no_grad():
+            rows = [[*row, *(next(fresh) % 45 + 5 for _ in range(more))] for row in rows]
+            late = batch([causal(row)[-more:] for row in rows])
+            got = model.hidden(late, cache)
+            expected = torch.cat([model.hidden(causal(row))[:, -more:] for row in rows])
+        torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
+        with torch.inference_mode():
+            rows = [row[: len(row) - gone] for row in rows]
+            cache.crop(len(rows[0]))
+            if swap:
+                rows = [rows[1], rows[0]]
+                cache.select(torch.tensor([1, 0]))
+
+
+def test_gradients_reach_what_is_in_a_cache() -> None:
+    model, cache, layout = MODELS["learned"], Cache(), causal(range(5, 11))
+    states = torch.cat([model.hidden(layout[:3], cache), model.hidden(layout[3:], cache)], dim=1)
+    for result in (states, model.hidden(layout)):
+        model.zero_grad()
+        result.square().sum().backward()
+        if result is states:
+            cached = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    for name, weight in model.named_parameters():
+        if weight.grad is not None:
+            torch.testing.assert_close(cached[name], weight.grad, atol=1e-4, rtol=1e-4)
+    model.zero_grad()

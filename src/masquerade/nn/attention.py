@@ -11,7 +11,41 @@ from torch.nn import functional as F
 from masquerade.nn.relations import Nezha, View, relation
 from masquerade.nn.spec import Spec
 
-KeyValues = tuple[Tensor, Tensor]  # keys and values of one layer, each (rows, heads, k, d)
+
+class KeyValues(tuple[Tensor, Tensor]):
+    """Keys and values of one layer, each (rows, heads, n, d). Where no gradient is wanted they grow in place: there is
+    room for further tokens behind them, which are written there instead of copying everything for each one. So what
+    has been extended must not be extended a second time, unless what was behind it is forgotten: a cache's crop."""
+
+    room: tuple[Tensor, Tensor] | None = None  # each (rows, heads, more than n, d); the first n are these
+
+    def first(self, n: int) -> KeyValues:
+        """Those of the first ``n`` tokens; the others are forgotten."""
+        return KeyValues._of(self.room or self, n, self.room)
+
+    @staticmethod
+    def _of(tokens: tuple[Tensor, Tensor], n: int, room: tuple[Tensor, Tensor] | None) -> KeyValues:
+        made = KeyValues((tokens[0][:, :, :n], tokens[1][:, :, :n]))
+        made.room = room
+        return made
+
+    def extended(self, key: Tensor, value: Tensor) -> KeyValues:
+        """These and those of further tokens behind them, (rows, heads, m, d)."""
+        if torch.is_grad_enabled():
+            return KeyValues((torch.cat([self[0], key], dim=2), torch.cat([self[1], value], dim=2)))
+        n, total = self[0].shape[2], self[0].shape[2] + key.shape[2]
+        room = self.room
+        if room is None or room[0].shape[2] < total or (room[0].is_inference() and not key.is_inference()):
+            room = (_roomier(self[0], 2 * total), _roomier(self[1], 2 * total))
+        room[0][:, :, n:total], room[1][:, :, n:total] = key, value
+        return KeyValues._of(room, total, room)
+
+
+def _roomier(kept: Tensor, size: int) -> Tensor:
+    """(rows, heads, n, d) → (rows, heads, size, d), of which the first n are the same."""
+    room = kept.new_empty(*kept.shape[:2], size, kept.shape[3])
+    room[:, :, : kept.shape[2]] = kept
+    return room
 
 
 class Attention(nn.Module):
@@ -34,13 +68,12 @@ class Attention(nn.Module):
         key, value = self.keys(x)
         if view.turn is not None:
             key = view.turn(key)
-        if past is not None:
-            key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
-        return self.ask(x, view, (key, value)), (key, value)
+        kept = KeyValues((key, value)) if past is None else past.extended(key, value)
+        return self.ask(x, view, kept), kept
 
     def keys(self, x: Tensor) -> KeyValues:
         """The keys and values of states: (rows, k, width) → two of (rows, heads, k, d)"""
-        return self._split(self.key(x)), self._split(self.value(x))
+        return KeyValues((self._split(self.key(x)), self._split(self.value(x))))
 
     def ask(self, x: Tensor, view: View, kept: KeyValues) -> Tensor:
         """What rows x (rows, q, width) take home from keys and values → (rows, q, width)"""

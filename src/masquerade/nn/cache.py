@@ -49,7 +49,7 @@ class Cache:
         if self.layout is None or n >= len(self):
             return
         self.layout = self.layout[:n]
-        self.layers = [(key[:, :, :n], value[:, :, :n]) for key, value in self.layers]
+        self.layers = [pair.first(n) for pair in self.layers]
 
     def select(self, rows: Tensor, shared: int = 0) -> None:
         """Keep these rows, (m,), in this order; a row may be named several times, as hypotheses that go on from the
@@ -59,8 +59,8 @@ class Cache:
             return
         self.layout = self.layout.map(lambda field: field[rows])
         if not shared:
-            self.layers = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.layers]
-            self.source = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.source]
+            self.layers = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.layers]
+            self.source = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.source]
             return
         for pair in self.layers:
             for kept in pair:
@@ -75,4 +75,4 @@ class Cache:
         n = min(n, len(self))
         self.layout = self.layout[len(self) - n :].replace(rank=-FAR, horizon=-FAR)
         last = slice(len(self.layers[0][0][0, 0]) - n, None) if self.layers else slice(0)
-        self.layers = [(key[:, :, last].detach(), value[:, :, last].detach()) for key, value in self.layers]
+        self.layers = [KeyValues(kept[:, :, last].detach() for kept in pair) for pair in self.layers]
