@@ -15,7 +15,8 @@ from masquerade.decoding.constraints import Constraint
 from masquerade.decoding.frames import Frame, Ids, frame_for
 from masquerade.decoding.loop import Commit, Desk, Hypothesis, Job, Writing, write
 from masquerade.decoding.page import NOTHING, Page
-from masquerade.decoding.pick import Processor, no_repeat, repetition
+from masquerade.decoding.parallel import Blocks, Diffusion, MaskPredict, Parallel
+from masquerade.decoding.pick import Processor, forced, no_repeat, repetition
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 
@@ -29,7 +30,15 @@ class Method(Protocol):
     def start(self, job: Job) -> Writing: ...
 
 
-METHODS: dict[str, Callable[..., Method]] = {"greedy": Greedy, "sample": Sample, "beam": Beam}
+METHODS: dict[str, Callable[..., Method]] = {
+    "greedy": Greedy,
+    "sample": Sample,
+    "beam": Beam,
+    "parallel": Parallel,
+    "mask-predict": MaskPredict,
+    "diffusion": Diffusion,
+    "blocks": Blocks,
+}
 
 
 @dataclass(frozen=True)
@@ -147,8 +156,8 @@ def _pieces(model: Model, way: Method, job: Job) -> Iterator[str]:
     with _reading(model):
         for commits in write(job.desk, writing):
             known |= {commit.index: commit.id for commit in commits}
-            ready = [known[index] for index in takewhile(known.__contains__, count())]
-            text = _text(model, before, [number for number in ready if number != job.end])
+            ready = (known[index] for index in takewhile(known.__contains__, count()))
+            text = _text(model, before, list(takewhile(lambda number: number != job.end, ready)))
             text = text.rstrip("\ufffd")  # what a decoder shows for bytes that are no character yet
             if len(text) > len(given):
                 yield text[len(given) :]
@@ -221,14 +230,22 @@ def _job(
     for number, room in zip(numbers, page.room(model.spec), strict=True):
         if room < 1:
             raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
+        if page.places is not None:
+            if rules.max_new not in (None, room):
+                raise MasqueradeError(f"Prompt {number + 1} has {room} [MASK]s, all to be filled; leave 'max_new' out.")
+            limits.append(room)
+            continue
         if rules.max_new is not None and rules.max_new > room:
             raise MasqueradeError(
                 f"Behind prompt {number + 1} the model's positions leave room for {room} tokens, not for "
                 f"{rules.max_new}; shorten the prompt or ask for fewer."
             )
         limits.append(min(room, USUAL) if rules.max_new is None else rules.max_new)
-    own = [constraints[number] for number in numbers]
-    return Job(Desk(model, page, cache), frame.end, limits, rules.min_new, rules.processors(), own)
+    own, processors = [constraints[number] for number in numbers], rules.processors()
+    closing = model.config.get("forced_eos_token_id")
+    if isinstance(closing, int) and page.source is not None and rules.min_new < max(limits):
+        processors.append(forced(closing, page.before.shape[1] + max(limits) - 1))  # a decoder has room alike for all
+    return Job(Desk(model, page, cache), frame.end, limits, rules.min_new, processors, own)
 
 
 def _before(page: Page) -> list[list[int]]:

@@ -49,6 +49,19 @@ def no_repeat(n: int) -> Processor:
     return process
 
 
+def forced(token: int, length: int) -> Processor:
+    """Nothing but this token where ``length`` tokens stand, at no cost: how BART ends a text that is cut off."""
+
+    def process(scores: Tensor, history: Tensor) -> Tensor:
+        if history.shape[1] != length:
+            return scores
+        only = torch.full_like(scores, -torch.inf)
+        only[:, token] = 0
+        return only
+
+    return process
+
+
 def temperature(value: float) -> Processor:
     """Sharpen (below 1) or flatten (above 1) the choice."""
     if not value > 0:
