@@ -78,7 +78,8 @@ class Run:
         loss = job.loss(networks)
         for network in loss.networks.values():
             network.stack.recompute = self.recipe.recompute
-        optimizer = torch.optim.AdamW(_decayed(loss, self.recipe.decay), lr=0.0, betas=(0.9, 0.98), eps=1e-6)
+        groups = _decayed(loss, self.recipe.decay)
+        optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), eps=1e-6, fused=True)
         if state is not None:
             optimizer.load_state_dict(state)
         self.loss, self.optimizer = self.accelerator.prepare(loss, optimizer)
