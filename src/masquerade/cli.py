@@ -247,9 +247,9 @@ def tag(
 
 
 _rule = partial(typer.Option, rich_help_panel="Every method")
-_sampling = partial(typer.Option, rich_help_panel="By chance: sample")
+_sampling = partial(typer.Option, rich_help_panel="By chance: sample, diffusion, blocks")
 _search = partial(typer.Option, rich_help_panel="Searching: beam")
-_several = partial(typer.Option, rich_help_panel="Many tokens a step: parallel, blocks …")
+_several = partial(typer.Option, rich_help_panel="Many tokens a step: parallel and those behind it")
 _limit = partial(typer.Option, rich_help_panel="Only what a file allows (one of these)")
 _shown = partial(typer.Option, rich_help_panel="What is read and shown")
 
@@ -263,7 +263,7 @@ def generate(
     ] = "greedy",
     frame: Annotated[
         str | None,
-        typer.Option(help="Where it writes: continue, prefix, shifted, blank, decode; else as suits the model."),
+        typer.Option(help="Where: continue, prefix, shifted, masks, blank, decode; else as suits the model."),
     ] = None,
     max_new: Annotated[int | None, _rule(help="Tokens at most; 64, or as many as fit, if not given.")] = None,
     min_new: Annotated[int | None, _rule(help="Tokens at least.")] = None,
@@ -276,9 +276,13 @@ def generate(
     seed: Annotated[int | None, _sampling(help="A number; the same one gives the same texts.")] = None,
     beams: Annotated[int | None, _search(help="Beginnings that are kept side by side.")] = None,
     length_penalty: Annotated[float | None, _search(help="Above 0 favours long texts, below 0 short ones.")] = None,
-    length: Annotated[int | None, _several(help="Tokens that are laid out as [MASK]s.")] = None,
-    rounds: Annotated[int | None, _several(help="Passes over a text or a block.")] = None,
-    block_size: Annotated[int | None, _several(help="Tokens of a block: 1 is one at a time.")] = None,
+    length: Annotated[
+        list[int] | None, _several(help="Words of the text; several times: lengths to try, of which the best wins.")
+    ] = None,
+    rounds: Annotated[int | None, _several(help="Passes over a text, or over a block.")] = None,
+    schedule: Annotated[str | None, _several(help="How much each round commits: linear or cosine.")] = None,
+    each: Annotated[int | None, _several(help="… or just so many tokens.")] = None,
+    block_size: Annotated[int | None, _several(help="Tokens of a block; 1 is greedy.")] = None,
     gamma: Annotated[float | None, _several(help="The parallel share of a mixture, from 0 to 1.")] = None,
     span_of: Annotated[Path | None, _limit(help="A piece of this passage, word for word.")] = None,
     one_of: Annotated[Path | None, _limit(help="One of these strings, a line each.")] = None,
@@ -301,7 +305,8 @@ def generate(
     settings = {
         "max_new": max_new, "min_new": min_new, "repetition": repetition, "no_repeat": no_repeat, "copies": copies,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "beams": beams,
-        "length_penalty": length_penalty, "length": length, "rounds": rounds, "block_size": block_size, "gamma": gamma,
+        "length_penalty": length_penalty, "lengths": length or None, "rounds": rounds, "schedule": schedule,
+        "each": each, "size": block_size, "gamma": gamma,
     }  # fmt: skip
     limits, output = Limits(span_of, one_of, tokens_of), Output(as_json, trace, trace_out)
     show_texts(model, prompts or [], source, method, frame, settings, limits, output)

@@ -27,6 +27,8 @@ from masquerade.text.tokenizer import Tokenizer
 
 TOGETHER = 128  # prompts that are written before they are shown
 STREAMED = ("greedy", "sample")
+FLAGS = {"lengths": "--length", "size": "--block-size"}  # options that are not called like their settings
+DRAWN = 8  # texts that fit into a picture
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def show_texts(
     """Print what a model writes for each prompt; of the settings, those that are None are not set."""
     chosen = _belonging(method, settings)
     given, limit = _prompts(prompts, source), limits.read()
+    if output.picture is not None and len(given) > DRAWN:
+        raise MasqueradeError(f"A picture has room for the steps of {DRAWN} texts, not of {len(given)}; give fewer.")
     writer = load(model)
     if limit is not None:
         chosen["constraint"] = _constraint(_tokenizer(writer), *limit)
@@ -152,6 +156,7 @@ def _show(console: Console, model: Model, frame: str | None, prompt: str, writte
         print(json.dumps({"prompt": prompt, **_plain(written, output.trace)}, ensure_ascii=False))
         return
     if output.trace:
+        console.print(Text(prompt, "bold"))
         console.print(curtain(_tokenizer(model), written, console.width))
     if written.alternatives:
         table = Table("score", "text", "ends", title=Text(prompt), title_justify="left")
@@ -176,4 +181,5 @@ def _plain(written: Written, trace: bool) -> dict[str, Any]:
 
 
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    """The option that sets a setting."""
+    return FLAGS.get(name, "--" + name.replace("_", "-"))
