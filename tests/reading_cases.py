@@ -17,6 +17,7 @@ from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.electra import GeneratorWords
 from masquerade.objectives.glm import LongBlank, ShortBlanks
+from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
 from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
 from masquerade.objectives.span import MaskedSpans
@@ -45,6 +46,8 @@ def paired(objective: NextSentence | SentenceOrder) -> Make:
 
 
 CLOZE: dict[str, Make] = {  # one row a token of the piece, in place
+    "words": MaskedWords(TERMS),
+    "whole words": MaskedWords(TERMS, units=TERMS.words),
     "span": MaskedSpans(TERMS),
     "electra": GeneratorWords(TERMS),
     "diffusion": MaskedDiffusion(TERMS),

@@ -21,6 +21,7 @@ from reading_cases import (
     TERMS,
     UNK,
     WORDS,
+    Make,
     assert_shares,
     fates,
     labelled,
@@ -35,6 +36,8 @@ from masquerade.layout import FIELDS, IGNORE, Kind, visible
 from masquerade.masks import bidirectional, causal
 from masquerade.objectives.base import Example, chance
 from masquerade.objectives.electra import GeneratorWords, replaced
+from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.next_token import NextToken, PreviousToken
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
 from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
 from masquerade.objectives.span import MaskedSpans
@@ -123,6 +126,40 @@ def test_special_tokens_are_never_predicted_and_labels_are_the_original_words(
         assert layout.label[: len(ids)].tolist() == [IGNORE] * len(ids)
         for row in labelled(layout):
             assert layout.label[row] == ids[layout.position[row]]
+
+
+# GPT and BERT
+
+
+@pytest.mark.parametrize(("objective", "step"), [(NextToken(), 1), (PreviousToken(), -1)])
+def test_a_token_predicts_its_neighbour_and_has_not_seen_it(objective: Make, step: int, model: Model) -> None:
+    ids = piece(10)
+    layout = objective(ids, chance(0)).layout
+    for index, label in enumerate(layout.label.tolist()):
+        ahead = index + step
+        assert label == (ids[ahead] if 0 <= ahead < len(ids) else IGNORE)
+        if label != IGNORE:
+            other = objective([*ids[:ahead], (label + 1) % 60, *ids[ahead + 1 :]], chance(0)).layout
+            with torch.no_grad():
+                assert torch.equal(model.scores(layout)[0, index], model.scores(other)[0, index])
+
+
+def test_bert_masks_fifteen_percent_eight_to_one_to_one() -> None:
+    shown: list[str] = []
+    for seed in range(200):
+        layout = MaskedWords(TERMS)(piece(100, seed), chance(1, seed)).layout
+        rows = labelled(layout)
+        assert len(rows) == 15
+        shown += fates(layout, rows)
+    assert_shares(shown, {"mask": 0.8, "drawn": 0.1, "kept": 0.1})
+
+
+def test_whole_words_are_masked_whole_and_reach_the_share() -> None:
+    for seed in range(50):
+        ids = piece(100, seed)
+        chosen = set(labelled(MaskedWords(TERMS, units=TERMS.words)(ids, chance(1, seed)).layout))
+        assert all(set(word) <= chosen or not set(word) & chosen for word in TERMS.words(ids))
+        assert 12 <= len(chosen) <= 15
 
 
 # SpanBERT
