@@ -63,7 +63,8 @@ class Continue:
         prompt = batch([causal(ids).replace(segment=self.segment) for ids in prompts])
         first = _first([len(ids) for ids in prompts], segment=self.segment)
         first = first.replace(rank=first.position, horizon=first.position)
-        return Page(prompt, first, FORWARD, _before(prompts), asking=self.asking, mask=self.mask)
+        before = _before(prompts)
+        return Page(prompt, first, FORWARD, before, asking=self.asking, mask=self.mask, apart=self.segment)
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,38 @@ class Prefix:
             raise MasqueradeError("There is nothing to write from: a source is empty; it needs its [CLS] at least.")
         prompt = batch([prefix_mask(ids, []).replace(segment=self.segments[0]) for ids in prompts])
         first = _first([len(ids) for ids in prompts], segment=self.segments[1], rank=1, horizon=1)
-        asking = None if self.mask is None else Kind.CONTENT
-        return Page(prompt, first, FORWARD, _before([[]] * len(prompts)), asking=asking, mask=self.mask or 0)
+        asking, before = None if self.mask is None else Kind.CONTENT, _before([[]] * len(prompts))
+        return Page(prompt, first, FORWARD, before, asking=asking, mask=self.mask or 0, apart=self.segments[0])
+
+
+@dataclass(frozen=True)
+class Cloze:
+    """The prompt is a text with [MASK]s in it, and what is written stands in their places, a word in each: BERT. The
+    text counts as known before the words are; nothing else tells them apart."""
+
+    mask: int
+    end: int | None = None  # there is none: a text has as many words as [MASK]s
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        return tokenizer.encode(text, specials=True)
+
+    def page(self, prompts: Sequence[Ids]) -> Page:
+        texts = [bidirectional(ids) for ids in prompts]
+        masked = [layout.ids == self.mask for layout in texts]
+        places = [layout.position[hidden].tolist() for layout, hidden in zip(texts, masked, strict=True)]
+        if not all(places):
+            raise MasqueradeError("The text has no [MASK] to fill; put [MASK] where a word is missing.")
+        most = max(len(row) for row in places)
+        prompt = batch([layout[(~hidden).nonzero()[:, 0]] for layout, hidden in zip(texts, masked, strict=True)])
+        return Page(
+            prompt,
+            first=_first([0] * len(prompts), rank=1, horizon=1),
+            moves=("rank", "horizon"),
+            before=_before([[]] * len(prompts)),
+            asking=Kind.CONTENT,
+            mask=self.mask,
+            places=torch.tensor([row + [NOTHING] * (most - len(row)) for row in places]),
+        )
 
 
 @dataclass(frozen=True)
@@ -162,7 +193,7 @@ def _before(prompts: Sequence[Ids]) -> Tensor:
     return torch.tensor([[NOTHING] * (longest - len(ids)) + [int(n) for n in ids] for ids in prompts]).long()
 
 
-NAMES = ("continue", "prefix", "shifted", "blank", "decode")
+NAMES = ("continue", "prefix", "shifted", "masks", "blank", "decode")
 
 
 def frame_for(model: Model, name: str | None = None) -> Frame:
@@ -185,6 +216,8 @@ def frame_for(model: Model, name: str | None = None) -> Frame:
         return _blank(model)
     if name == "decode":
         return _decode(model)
+    if name == "masks":
+        return Cloze(_needed(model, "mask"))
     segments = (4, 5) if spec.segments >= 6 else (0, 0) if spec.segments == 1 else (0, 1)  # UniLM has its own
     mask = _needed(model, "mask") if name == "prefix" else None
     return Prefix(_needed(model, "cls"), _needed(model, "sep"), mask, segments)
@@ -198,7 +231,7 @@ def _able(spec: Spec) -> tuple[str, ...]:
         return ("blank",)
     if spec.mask == "causal" or spec.query_vector:
         return ("continue",)
-    return ("prefix", "shifted", "continue")
+    return ("prefix", "shifted", "continue", "masks")
 
 
 def _continue(model: Model) -> Continue:

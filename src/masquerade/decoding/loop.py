@@ -23,7 +23,8 @@ from masquerade.nn.cache import Cache
 from masquerade.nn.model import Model
 from masquerade.nn.stack import Encoded
 
-Turn = tuple[Layout | None, Layout | None]  # tokens to show the model for good, and tokens that only ask
+# Tokens to show the model for good, tokens that ask, and tokens that are shown for this turn alone.
+Turn = tuple[Layout | None, Layout | None] | tuple[Layout | None, Layout | None, Layout | None]
 
 
 @dataclass(frozen=True)
@@ -68,28 +69,35 @@ class Desk:
 
     @torch.inference_mode()
     def __init__(self, model: Model, page: Page, cached: bool = True) -> None:
-        self.model, self.page = model, page.to(model.device)
-        self.owner = torch.arange(page.first.rows, device=model.device)  # which prompt each row is for
-        self.cache = Cache() if cached else None
+        self.model, self.cached, self.prompts = model, cached, page.to(model.device)
+        self.encoded = None if self.prompts.source is None else model.encode(self.prompts.source)
+        self.clear()
+
+    def clear(self) -> None:
+        """Back to a row for each prompt, with nothing shown."""
+        self.page, self.source = self.prompts, self.encoded
+        self.owner = torch.arange(self.page.first.rows, device=self.model.device)  # which prompt each row is for
+        self.cache = Cache() if self.cached else None
         self.shown: Layout | None = None  # without a cache, all that was kept
-        self.source = None if self.page.source is None else model.encode(self.page.source)
 
     @torch.inference_mode()
-    def run(self, kept: Layout | None, asked: Layout | None) -> Tensor:
-        """Show tokens that stay, and tokens that ask and are gone afterwards; what stays must not see what asks.
+    def run(self, kept: Layout | None, asked: Layout | None, around: Layout | None = None) -> Tensor:
+        """Show tokens that stay, and tokens that ask and are gone afterwards, as are those ``around`` them; what stays
+        must not see what goes.
 
         Gives the scores at each asked token, (rows, m, vocab); where nothing is asked, those at the last token of each
         row that stays, (rows, 1, vocab).
         """
-        new = join([part for part in (kept, asked) if part is not None])
-        asks = 0 if asked is None else len(asked)
-        if self.cache is not None:
+        new = join([part for part in (kept, around, asked) if part is not None])
+        asks, stays = (0 if part is None else len(part) for part in (asked, kept))
+        goes = len(new) - stays
+        if self.cache is not None and (stays or len(self.cache)):
             states = self.model.hidden(new, self.cache, self.source)
-            self.cache.crop(len(self.cache) - asks)
+            self.cache.crop(len(self.cache) - goes)
         else:
             whole = new if self.shown is None else join([self.shown, new])
             states = self.model.hidden(whole, source=self.source)[:, len(whole) - len(new) :]
-            self.shown = whole[: len(whole) - asks]
+            self.shown = whole[: len(whole) - goes] if goes < len(whole) else None
         if asks:
             states = states[:, len(new) - asks :]
         else:
@@ -133,7 +141,7 @@ class Job:
                 continue
             if self.end is None:
                 raise MasqueradeError("A constraint says where a text may end, but this model has no end token.")
-            if not len(self._allowed(constraint, constraint.start(), limit)):
+            if not len(self.allowed(constraint, constraint.start(), limit)):
                 raise MasqueradeError(
                     f"The constraint on prompt {number + 1} cannot be met within {limit} tokens: {constraint.hint}."
                 )
@@ -165,7 +173,7 @@ class Job:
             if constraint is None:
                 open_to[row] = 0
             elif state is not None:
-                allowed = self._allowed(constraint, state, self.limits[owner] - done)
+                allowed = self.allowed(constraint, state, self.limits[owner] - done)
                 if not len(allowed):
                     raise MasqueradeError("A constraint leaves nothing to write next; does it hold the end token?")
                 open_to[row, allowed.to(scores.device)] = 0
@@ -173,8 +181,8 @@ class Job:
         stuck = kept.isneginf().all(-1, keepdim=True)
         return torch.where(stuck, scores + open_to, kept)
 
-    def _allowed(self, constraint: Constraint, state: State, room: int) -> Tensor:
-        """The ids that a constraint allows, with the model's own end token."""
+    def allowed(self, constraint: Constraint, state: State, room: int) -> Tensor:
+        """The ids that a constraint allows, (m,), with the model's own end token."""
         ids = constraint.allowed(state, room)
         ids = ids[ids != self.end]
         vocab = self.desk.model.spec.vocab

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from masquerade.layout import FIELDS, Kind, Layout
+from masquerade.layout import FIELDS, PADDING, Kind, Layout
 from masquerade.nn.spec import Spec
 
 NOTHING = -1  # the id of a token that is not there, in what a text continues
@@ -28,13 +28,20 @@ class Page:
     source: Layout | None = None  # (rows, s), what an encoder reads
     asking: Kind | None = None  # the kind of the masks that ask for the next token; None: the last token is asked
     mask: int = 0  # … and their id
+    places: Tensor | None = None  # (rows, m), where each written token stands, if not one behind another; or NOTHING
+    apart: int = 0  # how much lower segments are where everybody sees everybody: UniLM tells its masks apart by them
 
     def lay(self, ids: Tensor, at: int) -> Layout:
         """Written tokens, (rows, m), the first of which is number ``at`` of what is written."""
         steps = at + torch.arange(ids.shape[1], device=ids.device)
         fields = {name: getattr(self.first, name) for name in FIELDS if name != "ids"}
         moved = {name: field + steps if name in self.moves else field for name, field in fields.items()}
-        return Layout(ids=ids, **{name: field.expand(ids.shape) for name, field in moved.items()})
+        laid = Layout(ids=ids, **{name: field.expand(ids.shape) for name, field in moved.items()})
+        if self.places is None:
+            return laid
+        places = self.places[:, at : at + ids.shape[1]]
+        there = laid.document.masked_fill(places == NOTHING, PADDING)
+        return laid.replace(position=places.clamp(min=0), document=there)
 
     def ask(self, at: int, count: int = 1) -> Layout | None:
         """Masks in the places of tokens ``at`` and following, (rows, count); None where the last token is asked."""
@@ -42,6 +49,39 @@ class Page:
             return None
         masks = torch.full((self.first.rows, count), self.mask, device=self.first.ids.device)
         return self.lay(masks, at).replace(kind=self.asking)
+
+    def slots(self, ids: Tensor, at: int, block: int | None = None) -> Layout:
+        """Tokens that are written together, (rows, m), from number ``at`` on, and see each other: those of a block,
+        which also see the prompt and the blocks before, as PEERs; without a block, everybody sees everybody."""
+        laid = self.lay(ids, at)
+        if block is None:
+            return self._open(laid)
+        rank = (self.first.rank + block).expand(ids.shape)
+        return laid.replace(rank=rank, horizon=rank - 1, kind=Kind.PEER)
+
+    def settled(self, ids: Tensor, at: int, block: int) -> Layout:
+        """The tokens of a block, (rows, m), once they are written: the blocks behind it see them."""
+        rank = (self.first.rank + block).expand(ids.shape)
+        return self.lay(ids, at).replace(rank=rank, horizon=rank)
+
+    def around(self) -> Layout:
+        """The prompt where it sees what is written behind it or into it."""
+        return self._open(self.prompt)
+
+    def _open(self, layout: Layout) -> Layout:
+        return layout.replace(rank=0, horizon=0, segment=layout.segment - self.apart * layout.real)
+
+    def blocked(self, size: int) -> tuple[Page, Tensor]:
+        """A prompt that is continued, in blocks of ``size`` tokens as its text is; and those tokens of it, (rows, t),
+        that share a block with the first written ones and are laid out with those; NOTHING where a row has fewer."""
+        length, index = self.first.position, self.prompt.position
+        begin = length - length % size
+        inside = self.prompt.document.masked_fill(index >= begin, PADDING)
+        prompt = self.prompt.replace(rank=index // size, horizon=index // size, document=inside)
+        first = self.first.replace(position=begin, rank=begin // size, horizon=begin // size)
+        places = begin + torch.arange(int((length - begin).max()), device=index.device)
+        tail = self.prompt.ids.gather(1, places.clamp(max=len(self.prompt) - 1)).where(places < length, NOTHING)
+        return replace(self, prompt=prompt[: int(begin.max())], first=first), tail
 
     def select(self, rows: Tensor) -> Page:
         """These rows, (m,), in this order."""
@@ -53,8 +93,9 @@ class Page:
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Page:
         source = None if self.source is None else self.source.map(change)
+        places = None if self.places is None else change(self.places)
         prompt, first = self.prompt.map(change), self.first.map(change)
-        return replace(self, prompt=prompt, first=first, source=source, before=change(self.before))
+        return replace(self, prompt=prompt, first=first, source=source, before=change(self.before), places=places)
 
     def prompts(self) -> list[list[int]]:
         """The ids of each prompt: of its source, where it has one."""
@@ -62,11 +103,13 @@ class Page:
         return [layout.row(row).ids.tolist() for row in range(layout.rows)]
 
     def room(self, spec: Spec) -> list[int]:
-        """How many tokens can be written in each row before the model's positions are used up."""
+        """How many tokens can be written in each row before its places or the model's positions are used up."""
         writer = spec.decoder or spec
         last = 1 if self.asking is None else 0  # the last token that is chosen need not be run
         tables = {"learned": "position", "inner": "inner"}
         rooms = torch.full((self.first.rows,), torch.iinfo(torch.long).max)
+        if self.places is not None:
+            rooms = (self.places != NOTHING).sum(-1).cpu()
         for scheme, field in tables.items():
             if scheme not in writer.positions:
                 continue
@@ -74,6 +117,8 @@ class Page:
             if field in self.moves:
                 rooms = torch.minimum(rooms, limit - getattr(self.first, field)[:, 0].cpu() + last)
             rooms = rooms.where((getattr(self.prompt, field) < limit).all(-1).cpu(), 0)
+            if self.places is not None and field == "position":
+                rooms = rooms.where((self.places < limit).all(-1).cpu(), 0)
         if self.source is not None and "learned" in spec.positions:
             rooms = rooms.where((self.source.position < spec.longest - spec.position_offset).all(-1).cpu(), 0)
         return [int(room) for room in rooms]

@@ -1,0 +1,88 @@
+"""The best strings for a row of slots that are filled together, under a constraint or free.
+
+A string is a list of ids, one for each slot from the first on; where it is shorter than the slots its last id is the
+end token, and it pays nothing for the slots behind.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from masquerade.decoding.constraints import Constraint, SpanOf, State
+from masquerade.decoding.loop import Job
+from masquerade.decoding.spans import choose_spans, ends_at, span_scores, words_at
+
+
+def best_strings(job: Job, constraint: Constraint, state: State, table: Tensor, room: int, n: int) -> list[list[int]]:
+    """The ``n`` best strings that a constraint allows from a state on, by the sum of what the table, (slots, vocab),
+    gives their ids, exactly; fewer if it allows fewer. ``room`` is how many tokens may still be written, in these slots
+    and behind them: a string that fills all slots can go on there."""
+    if isinstance(constraint, SpanOf) and job.end is not None:
+        return _spans(constraint, state, table, job.end, n)
+    return _walk(job, constraint, state, table, room, n)
+
+
+def _spans(constraint: SpanOf, state: State, table: Tensor, end: int, n: int) -> list[list[int]]:
+    """Spans of the passage, or what continues those that were begun."""
+    passage = torch.tensor(constraint.passage, device=table.device)
+    scores = span_scores(words_at(table, passage, end), ends_at(table, end))
+    if state:
+        places = torch.arange(len(passage), device=table.device)
+        begun = torch.isin(places, torch.tensor(state, device=table.device))
+        scores = scores.masked_fill(~begun[:, None], -torch.inf)
+    found = [
+        (choice.score, constraint.passage[choice.start : choice.start + choice.length])
+        for choice in choose_spans(scores, passage, n)
+    ]
+    if state and table[0, end] > -torch.inf:
+        found.append((float(table[0, end]), []))
+    found.sort(key=lambda each: -each[0])
+    return [ids if len(ids) == len(table) else [*ids, end] for _, ids in found[:n]]
+
+
+def _walk(job: Job, constraint: Constraint, state: State, table: Tensor, room: int, n: int) -> list[list[int]]:
+    """From the best beginning on, always: what is complete when its turn comes is better than all that is to come,
+    since a beginning is credited with the best that its slots could still give."""
+    best = table.amax(-1).clamp(min=0)
+    hope = [*best.flip(0).cumsum(0).flip(0).tolist(), 0.0]  # what slots i and following can add at most
+    order, found = count(), list[list[int]]()
+    waiting: list[tuple[float, int, float, list[int], State]] = [(-hope[0], next(order), 0.0, [], state)]
+    while waiting and len(found) < n:
+        _, _, score, ids, now = heappop(waiting)
+        if len(ids) == len(table) or ids[-1:] == [job.end]:
+            found.append(ids)
+            continue
+        allowed = job.allowed(constraint, now, room - len(ids)).to(table.device)
+        for token, value in zip(allowed.tolist(), table[len(ids), allowed].tolist(), strict=True):
+            if value == -torch.inf:
+                continue
+            ended, total = token == job.end, score + value
+            after = now if ended else constraint.advance(now, token)
+            hoped = 0.0 if ended else hope[len(ids) + 1]
+            heappush(waiting, (-total - hoped, next(order), total, [*ids, token], after))
+    return found
+
+
+def variations(table: Tensor, end: int | None, n: int) -> list[list[int]]:
+    """The best string, each slot's best id up to the first end, and the ``n`` − 1 that deviate from it at the least
+    cost, where a string that ends early is credited with the best of the slots behind it: (slots, vocab)"""
+    scores, ids = table.new_zeros(1), torch.zeros(1, 0, dtype=torch.long, device=table.device)
+    over = torch.zeros(1, dtype=torch.bool, device=table.device)
+    for slot in table:
+        values, tokens = slot.topk(min(n, len(slot)))
+        gains = values.expand(len(scores), -1).clone()
+        gains[over, 1:] = -torch.inf  # what is over can only stay as it is
+        flat = (scores[:, None] + gains).flatten()
+        scores, chosen = flat.topk(min(n, int((flat > -torch.inf).sum())))
+        rows, token = chosen // len(values), tokens[chosen % len(values)]
+        if end is not None:
+            token = token.masked_fill(over[rows], end)
+            over = over[rows] | (token == end)
+        else:
+            over = over[rows]
+        ids = torch.cat([ids[rows], token[:, None]], dim=1)
+    return [row[: row.index(end) + 1] if end in row else row for row in ids.tolist()]

@@ -1,0 +1,531 @@
+"""Several words a step: each parallel method is what its definition says, alone, in a batch, with and without a cache;
+and between blocks of one word and a block of all of them lies everything from greedy to masked diffusion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from masquerade import Layout, Model, Spec, build
+from masquerade.decoding.fill import fill
+from masquerade.decoding.frames import Cloze, Continue, Frame, Prefix, frame_for
+from masquerade.decoding.generate import Written, generate, stream
+from masquerade.decoding.lengths import LengthHead, Predicted, same_for_all
+from masquerade.decoding.trace import steps
+from masquerade.errors import MasqueradeError
+from masquerade.families.own import mass
+from masquerade.layout import Kind, join
+from masquerade.masks import bidirectional, blocks, prefix
+from masquerade.text.training import train_tokenizer
+
+SMALL: dict[str, Any] = {"vocab": 50, "width": 16, "layers": 2, "heads": 2, "feedforward": 24, "longest": 40}
+SPECS: dict[str, Spec] = {
+    "bert": Spec(outputs=("lm",), **SMALL),
+    "unilm": Spec(segments=6, outputs=("lm",), **SMALL),
+    "nezha": Spec(positions=("nezha",), outputs=("lm",), **SMALL),
+    "gpt": Spec(mask="causal", norm_first=True, segments=0, outputs=("lm",), **SMALL),
+    "glm": Spec(segments=0, positions=("learned", "inner"), outputs=("lm",), **SMALL),
+    "xlnet": Spec(
+        segments=0, positions=("transformer-xl",), segment_relation=True, query_vector=True, embedding_norm=False,
+        attention_bias=False, lm_dense=False, outputs=("lm",), **SMALL,
+    ),
+    "mass": mass(**SMALL),
+}  # fmt: skip
+PAD, UNK, CLS, SEP, MASK = range(5)
+TOKENIZER = train_tokenizer(["北京是首都 写读也名城历史中国的一座"], "wordpiece", size=50)
+PROMPTS = [[2, 10, 11, 12, 3], [2, 20, 3], [2, 13, 14, 15, 16, 17, 18, 3], [2, 30, 31, 32, 3]]
+MOST = 7
+FRAMES = [("bert", None), ("bert", "continue"), ("unilm", None), ("unilm", "continue"), ("nezha", None)]
+METHODS: list[tuple[str, dict[str, Any]]] = [
+    ("parallel", {}),
+    ("parallel", {"copies": 4}),
+    ("parallel", {"lengths": [2, 3, 5], "copies": 4}),
+    ("parallel", {"both_ways": False}),
+    ("mask-predict", {"rounds": 3}),
+    ("mask-predict", {"rounds": 4, "lengths": [1, 4, 6], "copies": 3, "both_ways": False}),
+    ("diffusion", {"rounds": 3}),
+    ("diffusion", {"each": 2, "both_ways": False}),
+    ("diffusion", {"temperature": 1.5, "seed": 3, "copies": 2, "rounds": 4, "schedule": "cosine"}),
+    ("blocks", {"size": 1}),
+    ("blocks", {"size": 3}),
+    ("blocks", {"size": 4, "rounds": 2}),
+    ("blocks", {"size": 2, "temperature": 1.0, "seed": 4, "copies": 3, "rounds": 2}),
+]
+
+
+@cache
+def model_of(name: str) -> Model:
+    """A tiny network that does not say the same everywhere: no word is the best one by itself, and every tenth is the
+    end."""
+    torch.manual_seed(11)
+    model = build(SPECS[name]).eval()
+    for key, weight in model.named_parameters():
+        torch.nn.init.normal_(weight, 1.0 if "norm.weight" in key else 0.0, 0.2 if weight.dim() == 1 else 0.6)
+    model.tokenizer = TOKENIZER
+    if name in ("bert", "unilm", "nezha"):
+        layouts = [prefix(prompt, [MASK] * MOST) for prompt in PROMPTS]
+        with torch.no_grad():
+            scores = torch.cat([model.scores(layout)[0, -MOST:] for layout in layouts])
+            bias = model.heads["lm"].bias
+            bias -= scores.mean(0)
+            bias[[PAD, UNK, CLS, MASK]] = -50.0
+            scores = scores + bias
+            bias[SEP] += (scores.amax(-1) - scores[:, SEP]).quantile(0.1)
+    return model
+
+
+def all_of(written: Written) -> list[Written]:
+    return [written, *written.alternatives]
+
+
+def texts(written: list[Written]) -> list[list[list[int]]]:
+    return [[text.ids + [SEP] * text.ended for text in all_of(one)] for one in written]
+
+
+def cut(ids: list[int]) -> list[int]:
+    return ids[: ids.index(SEP) + 1] if SEP in ids else ids
+
+
+def logs_at(model: Model, layout: Layout, slots: int) -> Tensor:
+    """Log-probabilities at the last tokens of a layout, (slots, vocab)."""
+    with torch.no_grad():
+        return model.scores(layout)[0, -slots:].log_softmax(-1)
+
+
+def both_ways(name: str, frame: str | None, prompt: list[int], slots: list[int]) -> Layout:
+    """Prompt and slots, where everybody sees everybody."""
+    segment = [0] * len(prompt) + [0 if frame == "continue" else 1] * len(slots)
+    return bidirectional([*prompt, *slots], segment)
+
+
+@pytest.mark.parametrize(("name", "frame"), FRAMES)
+@pytest.mark.parametrize(("method", "own"), METHODS)
+def test_alone_in_a_batch_cached_or_not_the_texts_are_the_same(
+    name: str, frame: str | None, method: str, own: dict[str, Any]
+) -> None:
+    model = model_of(name)
+    settings = own | {"max_new": MOST, "frame": frame}
+    alone = [generate(model, [prompt], method, **settings)[0] for prompt in PROMPTS]
+    together = generate(model, PROMPTS, method, **settings)
+    anew = generate(model, PROMPTS, method, cache=False, **settings)
+    assert texts(together) == texts(alone) == texts(anew)
+    for one, other in zip(alone, together, strict=True):
+        assert [text.score for text in all_of(one)] == pytest.approx([t.score for t in all_of(other)], abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "frame"), FRAMES)
+def test_parallel_writes_the_best_word_in_every_slot_up_to_the_first_end(name: str, frame: str | None) -> None:
+    model = model_of(name)
+    written = generate(model, PROMPTS, "parallel", max_new=MOST, frame=frame)
+    for prompt, text in zip(PROMPTS, written, strict=True):
+        logs = logs_at(model, both_ways(name, frame, prompt, [MASK] * MOST), MOST)
+        expected = cut(logs.argmax(-1).tolist())
+        assert text.ids + [SEP] * text.ended == expected
+        assert text.score == pytest.approx(sum(float(logs[i, n]) for i, n in enumerate(expected)), abs=1e-4)
+        assert [(commit.step, commit.index, commit.id) for commit in text.trace] == [
+            (0, place, number) for place, number in enumerate(expected)
+        ]
+    assert len({len(text.ids) for text in written}) > 1, "the cases have to see ends"
+
+
+def test_fewer_words_than_asked_for_come_from_where_fewer_fit() -> None:
+    model = model_of("bert")
+    long = [CLS, *range(10, 44), SEP]  # 36 tokens: room for 4
+    got = generate(model, [PROMPTS[0], long], "parallel")
+    assert texts(got)[1] == texts(generate(model, [long], "parallel", max_new=4))[0]
+    assert texts(got)[0] == texts(generate(model, PROMPTS[:1], "parallel", max_new=35))[0]
+
+
+def by_mask_predict(model: Model, prompt: list[int], n: int, rounds: int) -> list[int]:
+    """Mask-predict as published, on a text of n slots."""
+    slots, sure = [MASK] * n, [-math.inf] * n
+    masked = list(range(n))
+    for done in range(1, rounds + 1):
+        logs = logs_at(model, both_ways("bert", None, prompt, slots), n)
+        for place in masked:
+            slots[place] = int(logs[place].argmax())
+            sure[place] = float(logs[place].max())
+        masked = sorted(range(n), key=lambda place: sure[place])[: n * (rounds - done) // rounds]
+        if done < rounds:
+            slots = [MASK if place in masked else word for place, word in enumerate(slots)]
+    return cut(slots)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5, 9])
+def test_mask_predict_masks_the_least_certain_again(rounds: int) -> None:
+    model = model_of("bert")
+    got = generate(model, PROMPTS, "mask-predict", rounds=rounds, max_new=MOST)
+    assert [ids for (ids,) in texts(got)] == [by_mask_predict(model, prompt, MOST, rounds) for prompt in PROMPTS]
+
+
+def by_diffusion(model: Model, layout: Any, n: int, each: int) -> tuple[list[int], list[tuple[int, int, int]]]:
+    """The most certain words of every round, for good; and when each of them came."""
+    slots, done, trace = [MASK] * n, 0, []
+    while MASK in cut(slots):
+        logs = logs_at(model, layout(slots), n)
+        open_to = [place for place in range(n) if slots[place] == MASK]
+        for place in sorted(open_to, key=lambda place: -float(logs[place].max()))[:each]:
+            slots[place] = int(logs[place].argmax())
+            trace.append((done, place, slots[place]))
+        done += 1
+    final = cut(slots)
+    return final, sorted(entry for entry in trace if entry[1] < len(final))
+
+
+@pytest.mark.parametrize("each", [1, 2, 3, MOST])
+def test_diffusion_keeps_the_most_certain_words_of_every_round(each: int) -> None:
+    model = model_of("bert")
+    for prompt, text in zip(PROMPTS, generate(model, PROMPTS, "diffusion", each=each, max_new=MOST), strict=True):
+        ids, trace = by_diffusion(model, lambda slots, p=prompt: both_ways("bert", None, p, slots), MOST, each)
+        assert text.ids + [SEP] * text.ended == ids
+        assert sorted((commit.step, commit.index, commit.id) for commit in text.trace) == trace
+
+
+@pytest.mark.parametrize(("rounds", "schedule"), [(1, "linear"), (3, "linear"), (3, "cosine"), (30, "linear")])
+def test_a_schedule_says_how_many_words_a_round_keeps(rounds: int, schedule: str) -> None:
+    model = model_of("bert")
+    frame = Quiet(CLS, SEP, MASK)
+    text = generate(model, PROMPTS[:1], "diffusion", rounds=rounds, schedule=schedule, max_new=9, frame=frame)[0]
+    counts = [len(step.new) for step in steps(text.trace)]
+    assert (
+        counts
+        == {(1, "linear"): [9], (3, "linear"): [3, 3, 3], (3, "cosine"): [2, 3, 4], (30, "linear"): [1] * 9}[
+            rounds, schedule
+        ]
+    )
+
+
+class Quiet(Prefix):
+    """A frame in which nothing ends."""
+
+    @property
+    def end(self) -> None:  # type: ignore[override]
+        return None
+
+
+# From one word a step to all of them
+
+
+@pytest.mark.parametrize(("name", "frame"), FRAMES)
+def test_blocks_of_one_word_are_greedy(name: str, frame: str | None) -> None:
+    model = model_of(name)
+    greedy = generate(model, PROMPTS, "greedy", max_new=MOST, frame=frame)
+    for rounds in (1, 3):
+        got = generate(model, PROMPTS, "blocks", size=1, rounds=rounds, max_new=MOST, frame=frame)
+        assert texts(got) == texts(greedy)
+        assert [text.score for text in got] == pytest.approx([text.score for text in greedy], abs=1e-4)
+        assert [text.trace for text in got] == [text.trace for text in greedy]
+
+
+@pytest.mark.parametrize("rounds", [1, 3, MOST])
+@pytest.mark.parametrize("name", ["bert", "unilm"])
+def test_one_block_of_a_text_and_its_prompt_is_masked_diffusion(name: str, rounds: int) -> None:
+    model = model_of(name)
+    if name == "unilm":  # it tells its masks apart by segments: here by none
+        frame: Frame = replace(frame_for(model, "continue"), segment=0)  # type: ignore[type-var]
+    else:
+        frame = frame_for(model, "continue")
+    whole = generate(model, PROMPTS, "diffusion", rounds=rounds, max_new=MOST, frame=frame)
+    got = generate(model, PROMPTS, "blocks", size=99, rounds=rounds, max_new=MOST, frame=frame)
+    assert texts(got) == texts(whole)
+    assert [text.trace for text in got] == [text.trace for text in whole]
+    if rounds == 1:
+        assert texts(got) == texts(generate(model, PROMPTS, "parallel", max_new=MOST, frame=frame))
+
+
+@pytest.mark.parametrize("name", ["bert", "unilm"])
+def test_one_block_behind_a_source_is_diffusion_that_the_source_does_not_see(name: str) -> None:
+    model = model_of(name)
+    for rounds in (1, 3):
+        settings: dict[str, Any] = {"rounds": rounds, "max_new": MOST}
+        got = generate(model, PROMPTS, "blocks", size=MOST, **settings)
+        assert texts(got) == texts(generate(model, PROMPTS, "diffusion", both_ways=False, **settings))
+
+
+def in_blocks(model: Model, prompt: list[int], n: int, size: int) -> list[int]:
+    """Blocks behind a source by their definition, everything run anew for each block."""
+    written: list[int] = []
+    while len(written) < n and SEP not in written:
+        now = min(size, n - len(written))
+        layout = prefix(prompt, [*written, *[MASK] * now])
+        rank = layout.rank.clone()
+        rank[len(prompt) :] = 1 + torch.arange(len(written) + now) // size
+        masks = torch.arange(len(layout)) >= len(layout) - now
+        layout = layout.replace(
+            rank=rank, horizon=rank - masks.long(), kind=torch.where(masks, int(Kind.PEER), int(Kind.CONTENT))
+        )
+        written += logs_at(model, layout, now).argmax(-1).tolist()
+    return cut(written)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 20])
+def test_blocks_see_the_source_the_blocks_before_and_themselves(size: int) -> None:
+    model = model_of("bert")
+    got = generate(model, PROMPTS, "blocks", size=size, max_new=MOST)
+    assert [ids for (ids,) in texts(got)] == [in_blocks(model, prompt, MOST, size) for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 50])
+def test_blocks_that_go_on_from_a_text_are_those_of_block_diffusion(size: int) -> None:
+    """The whole text is laid out as the model is trained, by ``masks.blocks``: the prompt is in blocks, too."""
+    model = model_of("bert")
+    for prompt, text in zip(
+        PROMPTS, generate(model, PROMPTS, "blocks", size=size, max_new=MOST, frame="continue"), strict=True
+    ):
+        ids, end = list(prompt), len(prompt) + MOST
+        while len(ids) < end and SEP not in ids[len(prompt) :]:
+            stop = min(size * (len(ids) // size + 1), end)
+            noisy = ids + [MASK] * (stop - len(ids))
+            with torch.no_grad():
+                scores = model.scores(blocks(noisy, size, noisy=noisy))[0, stop:]
+            ids += scores[len(ids) :].argmax(-1).tolist()
+        assert text.ids + [SEP] * text.ended == cut(ids[len(prompt) :])
+
+
+def test_what_is_committed_is_kept_in_the_cache_and_not_run_again() -> None:
+    model, seen = model_of("bert"), []
+    hook = model.embeddings.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[1].ids.shape[1]))
+    generate(model, PROMPTS[:1], "blocks", size=3, rounds=2, max_new=9, frame=Quiet(CLS, SEP, MASK))
+    hook.remove()
+    assert seen == [5 + 3, 3, 3 + 3, 3, 3 + 3, 3]
+
+
+# Masks inside of a text
+
+
+def test_masks_inside_a_text_are_filled_as_fill_fills_them() -> None:
+    model = model_of("bert")
+    for text in ("北[MASK]是[MASK]都", "[MASK]", "[MASK][MASK][MASK]写"):
+        expected = [guesses[0].id for guesses in fill(model, text).guesses]
+        assert generate(model, text, "parallel", frame="masks")[0].ids == expected
+
+
+def test_masks_of_several_texts_are_filled_in_one_batch_by_every_method() -> None:
+    model = model_of("bert")
+    prompts = [[CLS, 9, MASK, 10, MASK, SEP], [CLS, MASK, SEP], [CLS, MASK, 11, 12, MASK, MASK, SEP]]
+    for method, own in [*METHODS, ("greedy", {}), ("beam", {"beams": 3, "copies": 2})]:
+        if "lengths" in own:
+            continue
+        settings = own | {"frame": "masks"}
+        alone = [generate(model, [prompt], method, **settings)[0] for prompt in prompts]
+        together = generate(model, prompts, method, **settings)
+        assert [[text.ids for text in all_of(one)] for one in together] == [
+            [text.ids for text in all_of(one)] for one in alone
+        ]
+        assert [len(text.ids) for text in together] == [2, 1, 3]
+    by_hand = generate(model, prompts[2:], "diffusion", each=1, frame="masks")[0]
+    ids = torch.tensor(prompts[2])
+    while (ids == MASK).any():
+        with torch.no_grad():
+            logs = model.scores(bidirectional(ids))[0].log_softmax(-1)
+        best = logs.amax(-1).masked_fill(ids != MASK, -torch.inf).argmax()
+        ids[best] = logs[best].argmax()
+    assert by_hand.ids == ids[torch.tensor(prompts[2]) == MASK].tolist()
+
+
+def test_masks_are_filled_from_left_to_right_by_greedy() -> None:
+    model, ids = model_of("bert"), [CLS, MASK, 11, MASK, SEP]
+    got = generate(model, [ids], "greedy", frame="masks")[0].ids
+    words: list[int] = []
+    text = Layout.of([CLS, 11, SEP], position=[0, 2, 4])
+    for place in (1, 3):
+        slots = [*words, MASK]
+        rank = torch.arange(1, len(slots) + 1)
+        layout = join([text, Layout.of(slots, position=[1, 3][: len(slots)], rank=rank)])
+        words.append(int(logs_at(model, layout, 1).argmax()))
+        assert place == [1, 3][len(words) - 1]
+    assert got == words
+
+
+# How long a text is
+
+
+def test_the_length_beam_takes_the_length_whose_words_are_most_probable_on_average() -> None:
+    model, lengths = model_of("bert"), [1, 2, 4, 6]
+    got = generate(model, PROMPTS, "parallel", lengths=lengths, copies=4, max_new=MOST)
+    assert len({len(text.ids) for text in got}) > 1
+    for prompt, text in zip(PROMPTS, got, strict=True):
+        scored: list[tuple[float, list[int]]] = []
+        for n in lengths:
+            layout = bidirectional([*prompt, *[MASK] * n, SEP], [0] * len(prompt) + [1] * (n + 1))
+            logs = logs_at(model, layout, n + 1)[:-1]
+            logs[:, SEP] = -torch.inf
+            scored.append((float(logs.amax(-1).mean()), logs.argmax(-1).tolist()))
+        best = max(scored)
+        assert (text.ids, text.ended) == (best[1], True)
+        assert text.score == pytest.approx(best[0], abs=1e-4)
+        assert [each.score for each in all_of(text)] == sorted((t.score for t in all_of(text)), reverse=True)
+        assert {commit.index for commit in text.trace} == set(range(len(text.ids)))
+
+
+def test_lengths_are_predicted_from_the_source() -> None:
+    model, head = model_of("bert"), LengthHead(SMALL["width"], 12)
+    torch.nn.init.normal_(head.classify.weight, std=2.0)
+    got = generate(model, PROMPTS, "parallel", lengths=Predicted(head), max_new=MOST)
+    for prompt, text in zip(PROMPTS, got, strict=True):
+        with torch.no_grad():
+            logs = head(model, bidirectional(prompt).batched())[0]
+        likeliest = 1 + int(logs[1:MOST].argmax())  # what fits, with the end
+        assert len(text.ids) == likeliest and text.ended
+    several = generate(model, PROMPTS, "mask-predict", lengths=Predicted(head, 3), copies=3, max_new=MOST)
+    assert all(len({len(text.ids) for text in all_of(one)}) == 3 for one in several)
+
+
+def test_a_given_distribution_of_lengths_is_the_same_for_all_sources() -> None:
+    model = model_of("bert")
+    lengths = Predicted(same_for_all([0.5, 0.0, 0.1, 0.4]), 2)
+    got = generate(model, PROMPTS, "parallel", lengths=lengths, copies=2, max_new=MOST)
+    assert {tuple(sorted(len(text.ids) for text in all_of(one))) for one in got} <= {(2, 3), (2, 2), (3, 3)}
+    one = generate(model, PROMPTS, "parallel", lengths=Predicted(same_for_all([0, 0, 1, 4])), max_new=MOST)
+    assert {len(text.ids) for text in one} == {3}
+
+
+# n-best, chance, streams, traces
+
+
+def test_the_copies_of_a_parallel_text_deviate_where_it_costs_least() -> None:
+    model, n = model_of("bert"), 3
+    got = generate(model, PROMPTS, "parallel", copies=5, max_new=n)
+    for prompt, text in zip(PROMPTS, got, strict=True):
+        logs = logs_at(model, both_ways("bert", None, prompt, [MASK] * n), n)
+        total = logs[0, :, None, None] + logs[1, :, None] + logs[2]
+        order = total.flatten().argsort(descending=True)[:20000].tolist()
+        every = [tuple(cut([place // 2500, place // 50 % 50, place % 50])) for place in order]
+        ranked = list(dict.fromkeys(every))  # a text that ends early has the best of what could be behind its end
+        assert [tuple(each.ids + [SEP] * each.ended) for each in all_of(text)] == ranked[:5]
+
+
+def test_words_are_drawn_as_often_as_they_are_probable() -> None:
+    model, copies = model_of("bert"), 1500
+    frame = Quiet(CLS, SEP, MASK)
+    got = generate(
+        model, PROMPTS[:1], "diffusion", rounds=1, temperature=0.8, seed=1, copies=copies, max_new=2, frame=frame
+    )
+    drawn = torch.tensor([text.ids for text in all_of(got[0])])
+    with torch.no_grad():
+        scores = model.scores(both_ways("bert", None, PROMPTS[0], [MASK] * 2))[0, -2:]
+    for slot in range(2):
+        shares = torch.bincount(drawn[:, slot], minlength=50) / copies
+        torch.testing.assert_close(shares, (scores[slot] / 0.8).softmax(-1), atol=0.05, rtol=0)
+
+
+def test_draws_repeat_by_seed_and_differ_by_copy() -> None:
+    model = model_of("bert")
+
+    def drawn(seed: int) -> list[list[list[int]]]:
+        settings: dict[str, Any] = {"temperature": 3.0, "seed": seed, "copies": 3, "max_new": MOST}
+        return texts(generate(model, PROMPTS, "diffusion", rounds=2, **settings))
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert len({tuple(ids) for ids in drawn(1)[0]}) == 3
+
+
+@pytest.mark.parametrize(("method", "own"), METHODS)
+def test_a_trace_ends_in_the_text_and_a_stream_is_the_text(method: str, own: dict[str, Any]) -> None:
+    model = model_of("bert")
+    for number, one in enumerate(generate(model, PROMPTS, method, max_new=MOST, **own)):
+        for text in all_of(one):
+            final = steps(text.trace)[-1].ids
+            words = text.ids + [SEP] * (text.ended and "lengths" not in own)
+            assert final == words
+            assert {commit.prompt for commit in text.trace} == {number}
+    if "copies" not in own:
+        for prompt in PROMPTS:
+            written = generate(model, [prompt], method, max_new=MOST, **own)[0]
+            assert "".join(stream(model, prompt, method, max_new=MOST, **own)) == written.text
+
+
+def test_mask_predict_traces_what_was_overwritten() -> None:
+    model = model_of("bert")
+    rewritten = False
+    for prompt in PROMPTS:
+        trace = generate(model, [prompt], "mask-predict", rounds=4, max_new=MOST)[0].trace
+        first = {commit.index: commit.id for commit in trace if commit.step == 0}
+        rewritten |= any(first.get(commit.index) != commit.id for commit in trace)
+        assert len({(commit.step, commit.index) for commit in trace}) == len(trace)
+    assert rewritten
+
+
+# What cannot be done
+
+
+@pytest.mark.parametrize("method", ["parallel", "mask-predict", "diffusion", "blocks"])
+@pytest.mark.parametrize(
+    ("name", "frame", "why"),
+    [
+        ("gpt", None, "under its causal mask a word sees only those before it"),
+        ("mass", None, "its decoder sees only the words before"),
+        ("glm", None, "it writes into its blanks word by word"),
+        ("xlnet", None, "its queries do not see each other"),
+        ("bert", "shifted", "asks the word before instead of a"),
+    ],
+)
+def test_a_mask_that_cannot_is_refused(method: str, name: str, frame: str | None, why: str) -> None:
+    with pytest.raises(MasqueradeError, match=f"cannot write several words at once: .*{why}"):
+        generate(model_of(name), [[2, 9, 3]], method, frame=frame, max_new=4)
+
+
+def test_a_causal_model_is_refused_in_a_frame_of_ones_own() -> None:
+    with pytest.raises(MasqueradeError, match="causal mask"):
+        generate(model_of("gpt"), [[9]], "parallel", frame=Continue(SEP, asking=Kind.CONTENT, mask=MASK), max_new=4)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "sentence"),
+    [
+        ("mask-predict", {"rounds": 0}, "Nothing is written in 0 rounds"),
+        ("diffusion", {"rounds": -1}, "Nothing is written in -1 rounds"),
+        ("blocks", {"rounds": 0}, "Nothing is written in 0 rounds"),
+        ("blocks", {"size": 0}, "Blocks of 0 tokens do not exist"),
+        ("diffusion", {"each": 0}, "A round that commits 0 tokens"),
+        ("diffusion", {"temperature": 0.0}, "A temperature of 0.0 cannot be drawn at"),
+        ("diffusion", {"schedule": "steep"}, "no schedule 'steep'; choose from linear, cosine"),
+        ("diffusion", {"copies": 2}, "2 texts need as many lengths, or a temperature"),
+        ("mask-predict", {"copies": 3, "lengths": [1, 2]}, "3 texts need as many lengths"),
+        ("parallel", {"copies": 0}, "0 texts cannot be written"),
+        ("parallel", {"lengths": 0}, "A text of 0 words cannot be written"),
+        ("parallel", {"lengths": []}, "A text of no words cannot be written"),
+        ("parallel", {"lengths": [2, 4]}, "A text of 4 words does not fit where 3 can be"),
+        (
+            "parallel",
+            {"lengths": Predicted(same_for_all([1.0, 0, 0, 0, 1]))},
+            "None of the lengths that were predicted",
+        ),
+        ("parallel", {"no_repeat": 2}, "'no_repeat' and 'repetition' do not hold"),
+        ("blocks", {"repetition": 1.2}, "'no_repeat' and 'repetition' do not hold"),
+        ("blocks", {"lengths": 2}, "'lengths' is no setting of the method 'blocks'"),
+    ],
+)
+def test_impossible_settings_are_told_in_a_sentence(method: str, settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MasqueradeError, match=sentence):
+        generate(model_of("bert"), PROMPTS, method, **{"max_new": 4} | settings)
+
+
+def test_impossible_lengths_and_masks_are_told_in_a_sentence() -> None:
+    for wrong in ([], [-1.0, 2.0], [0.0, 0.0]):
+        with pytest.raises(MasqueradeError, match="Lengths are as probable as a list of numbers"):
+            same_for_all(wrong)
+    with pytest.raises(MasqueradeError, match="The 0 likeliest lengths"):
+        Predicted(same_for_all([1.0, 1.0]), 0)
+    one = Predicted(lambda model, source: torch.zeros(1, 5))
+    with pytest.raises(MasqueradeError, match="a row for each of 4 prompts, not 1"):
+        generate(model_of("bert"), PROMPTS, "parallel", lengths=one, max_new=4)
+    with pytest.raises(MasqueradeError, match="has no \\[MASK\\] to fill"):
+        Cloze(MASK).page([[CLS, 9, SEP]])
+    with pytest.raises(MasqueradeError, match="Prompt 1 has 1 \\[MASK\\]s, all to be filled"):
+        generate(model_of("bert"), [[CLS, MASK, SEP]], "parallel", frame="masks", max_new=3)
+    with pytest.raises(MasqueradeError, match="Prompt 1 does not fit"):
+        generate(model_of("bert"), [[9] * 40 + [MASK]], "parallel", frame="masks")
+
+
+def test_the_first_words_may_have_to_be_words() -> None:
+    model = model_of("bert")
+    for method in ("parallel", "mask-predict", "diffusion", "blocks"):
+        for text in generate(model, PROMPTS, method, min_new=5, max_new=MOST):
+            assert len(text.ids) >= 5
