@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -154,3 +155,33 @@ def test_gradients_reach_what_is_in_a_cache() -> None:
         if weight.grad is not None:
             torch.testing.assert_close(cached[name], weight.grad, atol=1e-4, rtol=1e-4)
     model.zero_grad()
+
+
+def test_rows_of_a_source_ask_the_same_keys_and_are_exact() -> None:
+    spec = Spec(
+        vocab=50, width=16, layers=2, heads=2, feedforward=24, longest=64, init_std=0.3, mask="causal", cross=True
+    )
+    model = build(replace(spec, cross=False, mask="bidirectional", decoder=spec)).eval()
+    sources = [[5, 6, 7, 8], [9, 10], [11, 12, 13]]
+    owners, rows, cache, word = [0, 1, 2], [[4], [4], [4]], Cache(), 20
+    chosen: list[tuple[list[int], int]] = [  # rows to go on with, and how many sources are kept for them
+        ([0, 0, 1, 1, 2, 2], 3),
+        ([1, 0, 2, 2, 5, 4], 3),
+        ([0, 1, 4, 5], 2),
+        ([2, 3, 0, 0], 2),
+        ([0, 2, 3], 3),
+        ([1, 1, 2, 2, 0, 0], 3),
+        ([0, 5], 2),
+    ]
+    with torch.no_grad():
+        for select, kept in [([0, 1, 2], 3), *chosen]:
+            if word > 20:
+                cache.select(torch.tensor(select))
+                owners, rows = [owners[row] for row in select], [[*rows[row], word + row] for row in select]
+            assert len(cache.source) == 0 or len(cache.source[0][0]) == kept
+            source = model.encode(batch([bidirectional(sources[owner]) for owner in owners]))
+            got = model.hidden(batch([causal(row)[-1:] for row in rows]), cache, source)
+            for place, (owner, row) in enumerate(zip(owners, rows, strict=True)):
+                expected = model.hidden(causal(row), source=bidirectional(sources[owner]))[0, -1]
+                torch.testing.assert_close(got[place, 0], expected, atol=1e-5, rtol=0)
+            word += 3

@@ -76,7 +76,8 @@ class Attention(nn.Module):
         return KeyValues((self._split(self.key(x)), self._split(self.value(x))))
 
     def ask(self, x: Tensor, view: View, kept: KeyValues) -> Tensor:
-        """What rows x (rows, q, width) take home from keys and values → (rows, q, width)"""
+        """What rows x (rows, q, width) take home from keys and values → (rows, q, width). Where there are fewer rows of
+        keys than of x, as many rows one after another ask the same ones."""
         query, (key, value) = self._split(self.query(x)), kept
         if view.turn is not None:
             query = view.turn(query)
@@ -91,7 +92,12 @@ class Attention(nn.Module):
             mixed = weights @ value + self.relation.values(weights, view)
         else:
             query = query if self.relation is None else self.relation.content(query)
+            together = len(query) // len(key)
+            if together > 1:
+                query, bias = _stacked(query, together), None if bias is None else _stacked(bias, together)
             mixed = F.scaled_dot_product_attention(query, key, value, bias, dropout, scale=self.scale)
+            if together > 1:
+                mixed = _apart(mixed, together)
         if view.blind is not None:
             mixed = mixed.masked_fill(view.blind, 0.0)
         out: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
@@ -100,3 +106,15 @@ class Attention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         """(rows, n, heads · d) → (rows, heads, n, d)"""
         return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
+
+
+def _stacked(x: Tensor, together: int) -> Tensor:
+    """So many rows, one after another, as one: (rows, heads, q, …) → (rows / together, heads, together · q, …)"""
+    rows, heads, q, last = x.shape
+    return x.view(rows // together, together, heads, q, last).transpose(1, 2).reshape(-1, heads, together * q, last)
+
+
+def _apart(x: Tensor, together: int) -> Tensor:
+    """… and back."""
+    rows, heads, q, last = x.shape
+    return x.view(rows, heads, together, q // together, last).transpose(1, 2).reshape(-1, heads, q // together, last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from masquerade.errors import LayoutError
@@ -57,10 +58,12 @@ class Cache:
         stay where they are, and only what differs is moved."""
         if self.layout is None:
             return
+        together = self.layout.rows // len(self.source[0][0]) if self.source else 1
         self.layout = self.layout.map(lambda field: field[rows])
         if not shared:
             self.layers = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.layers]
-            self.source = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.source]
+            sources = _each_once(rows // together)
+            self.source = [KeyValues(kept.index_select(0, sources) for kept in pair) for pair in self.source]
             return
         for pair in self.layers:
             for kept in pair:
@@ -76,3 +79,9 @@ class Cache:
         self.layout = self.layout[len(self) - n :].replace(rank=-FAR, horizon=-FAR)
         last = slice(len(self.layers[0][0][0, 0]) - n, None) if self.layers else slice(0)
         self.layers = [KeyValues(kept[:, :, last].detach() for kept in pair) for pair in self.layers]
+
+
+def _each_once(sources: Tensor) -> Tensor:
+    """The source of each row, (m,); or, if all have equally many rows, one after another, each source once."""
+    once = sources[sources.diff(prepend=sources[:1] - 1) != 0]
+    return once if torch.equal(once.repeat_interleave(len(sources) // len(once)), sources) else sources
