@@ -141,7 +141,9 @@ class Filling:
         """A word for every slot of the block, (rows, slots), by its scores (rows, slots, vocab), under the rules."""
         table = logs if self.plan.temperature is None else self._noisy(scores / self.plan.temperature)
         allowed, strict = self._ruled(table)
-        chosen = strict.argmax(-1)
+        best, chosen = strict.max(-1)
+        missing = ~self.slots.whole[:, self.slots.window]
+        self.dead |= {int(row) for row in (best.isneginf() & missing).any(1).nonzero()}
         for row, draft in enumerate(self.drafts):
             own, constraint = self.slots.own(row), self.job.constraints[draft.prompt]
             if constraint is None or isinstance(constraint, TokenSet) or own.start == own.stop:
@@ -177,8 +179,8 @@ class Filling:
         return noisy
 
     def _ruled(self, table: Tensor) -> tuple[Tensor, Tensor]:
-        """A table (rows, slots, vocab) with −∞ for the words that a set does not have; and also for an end that comes
-        before its time, unless nothing is left."""
+        """A table (rows, slots, vocab) with −∞ for the words that a set does not have, and for an end inside a length
+        that is said; and the same with −∞ for an end that comes too early, unless nothing is left."""
         job, slots, allowed = self.job, self.slots, table
         for row, draft in enumerate(self.drafts):
             constraint = job.constraints[draft.prompt]
@@ -187,13 +189,12 @@ class Filling:
                 others = torch.ones(table.shape[-1], dtype=torch.bool, device=table.device).index_fill(0, ids, False)
                 allowed = allowed.clone() if allowed is table else allowed
                 allowed[row].masked_fill_(others, -torch.inf)
-        said = torch.tensor([draft.length is not None for draft in self.drafts], device=table.device)
-        index = torch.arange(slots.window.start, slots.window.stop, device=table.device) - slots.offset[:, None]
-        early = (index < job.least) | said[:, None]
-        if job.end is None or not bool(early.any()):
+        if job.end is None:
             return allowed, allowed
-        strict = allowed.clone()
-        strict[..., job.end].masked_fill_(early, -torch.inf)
+        index = torch.arange(slots.window.start, slots.window.stop, device=table.device) - slots.offset[:, None]
+        said = torch.tensor([draft.length is not None for draft in self.drafts], device=table.device)
+        allowed = _without(allowed, job.end, said[:, None].expand(index.shape))
+        strict = _without(allowed, job.end, index < job.least)
         return allowed, torch.where(strict.isneginf().all(-1, keepdim=True), allowed, strict)
 
     def _record(self, written: Tensor, step: int) -> list[Commit]:
@@ -257,3 +258,12 @@ class Filling:
                 self.found[draft.prompt].append(self._finished(draft, ids, log, len(ids) - len(places)))
         self.drafts = []
         return [commit for texts in self.results() for commit in texts[0].trace]
+
+
+def _without(table: Tensor, word: int, where: Tensor) -> Tensor:
+    """A table (rows, slots, vocab) with −∞ for a word at some slots, (rows, slots)."""
+    if not bool(where.any()):
+        return table
+    table = table.clone()
+    table[..., word].masked_fill_(where, -torch.inf)
+    return table

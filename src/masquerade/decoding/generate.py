@@ -14,9 +14,11 @@ from masquerade.decoding.beam import Beam
 from masquerade.decoding.constraints import Constraint
 from masquerade.decoding.frames import Frame, Ids, frame_for
 from masquerade.decoding.loop import Commit, Desk, Hypothesis, Job, Writing, write
+from masquerade.decoding.mixture import Mixture
 from masquerade.decoding.page import NOTHING, Page
 from masquerade.decoding.parallel import Blocks, Diffusion, MaskPredict, Parallel
 from masquerade.decoding.pick import Processor, forced, no_repeat, repetition
+from masquerade.decoding.rerank import Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 
@@ -38,6 +40,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "mask-predict": MaskPredict,
     "diffusion": Diffusion,
     "blocks": Blocks,
+    "mixture": Mixture,
+    "rerank": Rerank,
 }
 
 
@@ -47,7 +51,7 @@ class Written:
 
     text: str  # empty where the model has no tokenizer
     ids: list[int]  # without the end token
-    score: float  # its log-probability; a beam's is divided by a power of its length
+    score: float  # its log-probability; where lengths compete, as in a beam, divided by a power of its length
     ended: bool  # it came to its end, and was not cut off
     trace: list[Commit]  # which token was written at which step
     alternatives: list[Written]  # what else was written for the prompt, where several texts were asked for
@@ -100,7 +104,8 @@ def generate(
     """What the model writes for each prompt, a text or ids; ``batch`` of them are written at a time.
 
     The settings are those of the Rules (max_new, min_new, no_repeat, repetition, constraint) and those of the method:
-    of "sample" temperature, top_k, top_p, seed and copies; of "beam" beams, length_penalty, early_stopping and copies.
+    of "sample" temperature, top_k, top_p, seed and copies; of "beam" beams, length_penalty, early_stopping and copies;
+    of the parallel ones rounds, lengths, size and more: see the classes in METHODS.
     """
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame

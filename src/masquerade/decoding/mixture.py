@@ -1,0 +1,96 @@
+"""A mixture of writing word by word and all at once, from two masks of one network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from masquerade.decoding.beam import Beam
+from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn, Writing
+from masquerade.decoding.slots import Slots, check_masks
+from masquerade.errors import MasqueradeError
+
+
+def linear(first: float, last: float, steps: int) -> Callable[[int], float]:
+    """A γ that goes from the first value to the last in so many steps, and stays there."""
+    _share(first)
+    _share(last)
+    if steps < 1:
+        raise MasqueradeError(f"A γ cannot change in {steps} steps; give at least one.")
+    return lambda step: first + (last - first) * min(step / steps, 1.0)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """p = (1 − γ) · p of the next word, which sees those before it, + γ · p of the same place in one parallel pass, in
+    which all words are masks that see each other. ``gamma`` is one number, or a function of how many words there are.
+
+    The other settings are those of Beam, which searches by this p; one beam is greedy. γ = 0 is that search itself,
+    γ = 1 with one beam is Parallel.
+    """
+
+    gamma: float | Callable[[int], float] = 0.5
+    beams: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        self._search()
+        if not callable(self.gamma):
+            _share(self.gamma)
+
+    def _search(self) -> Beam:
+        return Beam(self.beams, self.length_penalty, self.early_stopping, self.copies)
+
+    def start(self, job: Job) -> Writing:
+        check_masks(job)
+        return Mixing(job, self._search().start(job), self.gamma)
+
+
+class Mixing:
+    """A writing whose scores are mixed with those of a parallel pass before it."""
+
+    def __init__(self, job: Job, writing: Writing, gamma: float | Callable[[int], float]) -> None:
+        self.job, self.writing, self.gamma = job, writing, gamma
+        self.parallel: Tensor | None = None  # (prompts, slots, vocab), log-probabilities
+
+    def lay_out(self) -> Turn | None:
+        """The parallel pass; afterwards what the writing lays out."""
+        if self.parallel is not None:
+            return self.writing.lay_out()
+        prompts = range(len(self.job.limits))
+        return Slots(self.job, prompts, [None] * len(prompts), None, both_ways=True).lay_out()
+
+    def commit(self, scores: Tensor, step: int) -> list[Commit]:
+        """Scores (rows, slots, vocab) of the parallel pass, to begin with; then (rows, 1, vocab), and their mixture
+        goes to the writing."""
+        logs = scores.log_softmax(-1)
+        if self.parallel is None:
+            self.parallel = logs
+            return []
+        done = step - 1  # words written: one a step since the parallel pass
+        gamma = _share(self.gamma(done) if callable(self.gamma) else self.gamma)
+        at_once = self.parallel[self.job.desk.owner, done][:, None]
+        return self.writing.commit(mixed(logs, at_once, gamma), done)
+
+    def results(self) -> list[list[Hypothesis]]:
+        """Those of the writing."""
+        return self.writing.results()
+
+
+def mixed(one: Tensor, other: Tensor, gamma: float) -> Tensor:
+    """log((1 − γ) · exp(one) + γ · exp(other)), of any shape."""
+    if gamma in (0.0, 1.0):
+        return other if gamma else one
+    return torch.logaddexp(one + math.log(1 - gamma), other + math.log(gamma))
+
+
+def _share(gamma: float) -> float:
+    if not 0 <= gamma <= 1:
+        raise MasqueradeError(f"A mixture has no share γ = {gamma}; give a number from 0 to 1.")
+    return gamma
