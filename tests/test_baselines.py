@@ -29,7 +29,7 @@ from masquerade.training.loop import Run
 from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining
 from masquerade.writing.ngram import USUAL, NGram, _discounts
-from masquerade.writing.perplexity import Perplexity, documents, ngram_perplexity, perplexity, show
+from masquerade.writing.perplexity import Perplexity, documents, first_tokens, ngram_perplexity, perplexity, show
 
 TINY = Spec(vocab=30, width=8, layers=2, recurrent="lstm", positions=(), segments=0, outputs=("lm",))
 TEXT = "the cat sat on a warm mat and saw two dogs run by an old red house near the blue sea 北京是中国的首都。"
@@ -480,3 +480,10 @@ def test_results_are_shown_as_a_table_and_as_json(capsys: pytest.CaptureFixture[
     assert read["3-gram [a]"] == results["3-gram [a]"].values()
     assert read["北京"]["word_perplexity"] is None
     assert read["北京"]["tokens"] == 999
+
+
+def test_a_limit_keeps_the_first_tokens() -> None:
+    texts = [[1, 2, 3], [4, 5], [6]]
+    assert first_tokens(texts, None) == texts
+    assert first_tokens(texts, 4) == [[1, 2, 3], [4]]
+    assert first_tokens(texts, 3) == [[1, 2, 3]]

@@ -20,7 +20,7 @@ from masquerade.data.tokens import prepare
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, visible
 from masquerade.objectives import OBJECTIVES, make_objective
-from masquerade.objectives.base import Terms
+from masquerade.objectives.base import Terms, chance
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.loop import Run, factor
 from masquerade.training.loss import Electra
@@ -274,6 +274,29 @@ def test_a_checkpoint_goes_on_with_a_head_that_it_lacked(home: Path, tmp_path: P
     for name, weight in before.stack.state_dict().items():
         assert torch.equal(begun.stack.state_dict()[name], weight)
     run.train()
+
+
+def test_gpt_and_t5_vocabularies_do_without_the_tokens_they_lack(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    def vocabulary(*tokens: str) -> Tokenizer:
+        backend = Backend(WordLevel({token: number for number, token in enumerate(tokens)}, unk_token=tokens[0]))
+        backend.pre_tokenizer = Whitespace()
+        return Tokenizer(backend)
+
+    gpt = vocabulary("<|endoftext|>", "a", "b", "c")
+    ids = Terms.of(gpt).whole([1, 2])
+    assert ids == [0, 1, 2, 0]
+    assert make_objective("next", gpt, {})(ids, chance(0)).layout.label.tolist() == [1, 2, 0, IGNORE]  # type: ignore[call-arg, arg-type]
+    with pytest.raises(MasqueradeError, match="'mlm' needs a mask token"):
+        make_objective("mlm", gpt, {})
+    t5 = vocabulary("<unk>", "</s>", "<extra_id_2>", "<extra_id_1>", "<extra_id_0>", "a", "b", "c")
+    assert Terms.of(t5).whole([5, 6]) == [5, 6, 1]
+    example = make_objective("t5", t5, {})([5, 6, 7, 1], chance(0))  # type: ignore[call-arg, arg-type]
+    assert example.source is not None
+    assert 4 in example.source.ids.tolist(), "the first sentinel comes first"
 
 
 def test_a_run_learns_and_leaves_a_model_a_log_and_a_curve(home: Path, tmp_path: Path) -> None:

@@ -133,6 +133,20 @@ def pretrain(
     Run(Pretrain(read_recipe(recipe, Pretraining, changes or [])), resume).train()
 
 
+@app.command()
+def objectives() -> None:
+    """List what a network can be pretrained to do."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from masquerade.objectives import OBJECTIVES
+
+    table = Table("objective", "what it is")
+    for name, entry in OBJECTIVES.items():
+        table.add_row(name, entry.about)
+    Console(highlight=False).print(table)
+
+
 train = typer.Typer(help="Fine-tune a pretrained encoder, as a recipe says.", no_args_is_help=True)
 evaluate = typer.Typer(help="Score a fine-tuned model on labelled records.", no_args_is_help=True)
 app.add_typer(train, name="train")
@@ -361,6 +375,7 @@ def ngram(
     test: Annotated[list[str], typer.Option(help="Texts to predict; may be given several times.")],
     tokenizer: Annotated[Path, typer.Option(help="The folder of a tokenizer, or of the model to compare with.")],
     order: Annotated[int, typer.Option(help="Tokens of the longest n-grams.")] = 5,
+    limit: Annotated[int | None, typer.Option(help="Count in so many of the first tokens only.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
     """Count n-grams and measure how well they predict: what a network has to beat.
@@ -372,12 +387,12 @@ def ngram(
     from masquerade.data.tokens import read_documents
     from masquerade.text.tokenizer import Tokenizer
     from masquerade.writing.ngram import NGram
-    from masquerade.writing.perplexity import documents, ngram_perplexity, show
+    from masquerade.writing.perplexity import documents, first_tokens, ngram_perplexity, show
 
     cut = Tokenizer.load(tokenizer)
     if cut is None:
         raise MasqueradeError(f"{tokenizer} holds no tokenizer; make one with 'masquerade vocab'.")
-    counted = list(documents((text for source in train for text in read_documents(source)), cut))
+    counted = first_tokens(documents((text for source in train for text in read_documents(source)), cut), limit)
     texts = [text for source in test for text in read_documents(source)]
     orders = range(min(1, order), order + 1)  # order 0 is asked for too, and refused with a sentence
     models = {f"{n}-gram": NGram.train(counted, n, len(cut)) for n in orders}

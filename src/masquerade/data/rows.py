@@ -101,7 +101,7 @@ class Rows:
         if isinstance(self.objective, Pairs):
             first, second = self.objective.halves(ids)
             return self.objective(first, second, self._elsewhere(number, rng)[: len(second)], rng)
-        return self.objective([self.terms.cls, *ids, self.terms.sep], rng)
+        return self.objective(self.terms.whole(ids), rng)
 
     def _ids(self, number: int) -> list[int]:
         start, end = self.pieces[number]

@@ -39,15 +39,15 @@ class Entry:
     about: str
     model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec that a network for it needs
     writes: bool = False  # it trains an encoder–decoder
+    needs: Sequence[str] = ("mask", "cls", "sep")  # the special tokens it cannot do without
 
 
 def _t5(terms: Terms, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **options: Any) -> Objective:
     """T5, with the sentinels that its vocabulary has, or BERT's unused tokens for them."""
-    found = sentinels or [
-        number
-        for number, token in enumerate(tokenizer.tokens(range(len(tokenizer))))
-        if token.startswith(("<extra_id_", "[unused"))
-    ]
+    named = enumerate(tokenizer.tokens(range(len(tokenizer))))
+    spare = [(token, number) for number, token in named if token.startswith(("<extra_id_", "[unused"))]
+    in_order = sorted(spare, key=lambda pair: int("".join(filter(str.isdigit, pair[0])) or 0))
+    found = sentinels or [number for _, number in in_order]
     if not found:
         raise MasqueradeError("T5's spans need sentinel tokens; name their ids: options.sentinels = [ … ].")
     return SpanCorruption(terms, found, **options)
@@ -70,8 +70,8 @@ def _entity(terms: Terms, tokenizer: Tokenizer, names: str | Sequence[str], **op
 
 
 OBJECTIVES: dict[str, Entry] = {
-    "next": Entry(lambda terms, _: NextToken(), "GPT: the next token", {"mask": "causal"}),
-    "backward": Entry(lambda terms, _: PreviousToken(), "the same from right to left"),
+    "next": Entry(lambda terms, _: NextToken(), "GPT: the next token", {"mask": "causal"}, needs=()),
+    "backward": Entry(lambda terms, _: PreviousToken(), "the same from right to left", needs=()),
     "mlm": Entry(lambda terms, _, **options: MaskedWords(terms, **options), "BERT: masked tokens"),
     "whole-word": Entry(
         lambda terms, _, **options: MaskedWords(terms, units=terms.words, **options), "BERT: masked whole words"
@@ -136,7 +136,7 @@ OBJECTIVES: dict[str, Entry] = {
     ),
     "blocks": Entry(lambda terms, _, **options: BlockDiffusion(terms, **options), "block diffusion: block after block"),
     "mass": Entry(lambda terms, _, **options: Mass(terms, **options), "MASS: write the missing half", writes=True),
-    "t5": Entry(_t5, "T5: write what the sentinels stand for", writes=True),
+    "t5": Entry(_t5, "T5: write what the sentinels stand for", writes=True, needs=("sep",)),
     "bart": Entry(_bart, "BART: write the text without its noise", writes=True),
     "pegasus": Entry(
         lambda terms, tokenizer, **options: GapSentences(terms, sentence_ends(tokenizer), terms.mask, **options),
@@ -156,6 +156,9 @@ def entry(name: str) -> Entry:
 
 def make_objective(name: str, tokenizer: Tokenizer, options: Mapping[str, Any]) -> Objective | Pairs:
     """An objective by name, for a vocabulary, with its settings."""
+    for role in entry(name).needs:
+        if role not in tokenizer.specials:
+            raise MasqueradeError(f"The objective '{name}' needs a {role} token, and this tokenizer has none.")
     try:
         return entry(name).make(Terms.of(tokenizer), tokenizer, **options)
     except TypeError as error:

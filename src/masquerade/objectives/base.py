@@ -13,6 +13,7 @@ from masquerade.layout import Layout
 from masquerade.text.tokenizer import Tokenizer
 
 Rng = np.random.Generator
+ABSENT = -1
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Terms:
     """The vocabulary as objectives see it: the ids that mean something to them."""
 
     vocab: int  # how many tokens there are
-    mask: int
+    mask: int  # these three are ABSENT where a vocabulary has no such token; objectives that need them ask for them
     cls: int
     sep: int
     specials: frozenset[int]  # tokens that are never masked and never drawn
@@ -32,12 +33,16 @@ class Terms:
         tokens = tokenizer.tokens(range(len(tokenizer)))
         return Terms(
             vocab=len(tokenizer),
-            mask=tokenizer.special("mask"),
-            cls=tokenizer.special("cls"),
-            sep=tokenizer.special("sep"),
+            mask=tokenizer.specials.get("mask", ABSENT),
+            cls=tokenizer.specials.get("cls", ABSENT),
+            sep=tokenizer.specials.get("sep", ABSENT),
             specials=frozenset(tokenizer.specials.values()),
             continues=frozenset(number for number, token in enumerate(tokens) if token.startswith("##")),
         )
+
+    def whole(self, ids: Sequence[int]) -> list[int]:
+        """A piece of text between the tokens that open and close it, as far as there are any."""
+        return [number for number in (self.cls, *ids, self.sep) if number != ABSENT]
 
     def maskable(self, ids: Sequence[int]) -> list[int]:
         """The indices of tokens that may be masked: all but the special ones."""

@@ -17,8 +17,8 @@ from masquerade.files import read_json, write_text
 from masquerade.text.chinese import join_pieces
 
 ROLES = {  # the special tokens, by what they do, under the names that published vocabularies give them
-    "cls": ("[CLS]", "<s>", "<cls>"),
-    "sep": ("[SEP]", "</s>", "<sep>"),
+    "cls": ("[CLS]", "<s>", "<cls>", "<|endoftext|>"),
+    "sep": ("[SEP]", "</s>", "<sep>", "<|endoftext|>"),
     "mask": ("[MASK]", "<mask>"),
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),

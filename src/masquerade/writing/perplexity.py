@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, pairwise
@@ -125,6 +126,18 @@ def documents(texts: Iterable[str], tokenizer: Tokenizer, end: int | None = None
     while some := list(islice(stream, TOGETHER)):
         for ids in tokenizer.encode_all(some):
             yield [*ids, end]
+
+
+def first_tokens(texts: Iterable[Sequence[int]], limit: int | None) -> list[list[int]]:
+    """The documents of the first ``limit`` tokens, the last of them cut there; all documents if there is no limit."""
+    kept: list[list[int]] = []
+    left = sys.maxsize if limit is None else limit
+    for ids in texts:
+        if left <= 0:
+            break
+        kept.append(list(ids[:left]))
+        left -= len(kept[-1])
+    return kept
 
 
 def show(measured: Mapping[str, Perplexity], as_json: bool = False) -> None:
