@@ -32,7 +32,29 @@ def test_help_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["", "draw", "fill", "models", "pretrain", "vocab", "convert"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "draw",
+        "fill",
+        "models",
+        "objectives",
+        "pretrain",
+        "vocab",
+        "convert",
+        "classify",
+        "tag",
+        "perplexity",
+        "ngram",
+        "generate",
+        "keep",
+        "train",
+        "train classifier",
+        "train tagger",
+        "evaluate classifier",
+    ],
+)
 def test_every_command_explains_itself(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

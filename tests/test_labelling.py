@@ -10,8 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from masquerade import load, save
+from masquerade.cli import app
 from masquerade.data.rows import shelve
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier
@@ -45,6 +47,12 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.tokenizer = Tokenizer.load(home)
     save(model, home)
     return home
+
+
+def invoke(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def recipe(encoder: Path, home: Path, **changes: object) -> FineTuning:
@@ -276,6 +284,24 @@ def test_a_classifier_learns_and_is_used(encoder: Path, tmp_path: Path) -> None:
     assert sum(verdicts[0].scores.values()) == pytest.approx(1.0)
     with pytest.raises(MasqueradeError, match="nothing to classify"):
         classifier([" "])
+    run_folder, lines = str(tmp_path / "run"), tmp_path / "lines.txt"
+    lines.write_text("very good\n\nvery bad\n")
+    shown = invoke("classify", "--model", run_folder, "a good film", "--in", str(lines), "--json").splitlines()
+    assert [json.loads(line)["label"] for line in shown] == ["yes", "yes", "no"]
+    assert "probability" in invoke("classify", "--model", run_folder, "a good film")
+    saved = tmp_path / "said.jsonl"
+    scored = invoke(
+        "evaluate",
+        "classifier",
+        str(tmp_path / "train.jsonl"),
+        "--model",
+        run_folder,
+        "--json",
+        "--predictions",
+        str(saved),
+    )
+    assert json.loads(scored)["all"]["accuracy"] == 1.0
+    assert json.loads(saved.read_text().splitlines()[0])["predicted"]["label"] == "yes"
 
 
 def test_a_class_may_depend_on_the_second_text_alone(encoder: Path, tmp_path: Path) -> None:
@@ -317,6 +343,13 @@ def test_a_tagger_learns_and_is_used(encoder: Path, tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", records)  # type: ignore[arg-type]
     Run(TrainTagger(recipe(encoder, tmp_path, epochs=20))).train()
     assert Store(tmp_path / "run").history()[-1]["f1"] > 0.95
+    shown = json.loads(invoke("tag", "--model", str(tmp_path / "run"), "anna playing in 台湾。", "--json"))
+    assert [each["text"] for each in shown["entities"]] == ["anna", "台湾"]
+    assert "place: 台湾" in invoke("tag", "--model", str(tmp_path / "run"), "anna playing in 台湾。")
+    scored = json.loads(
+        invoke("evaluate", "tagger", str(tmp_path / "train.jsonl"), "--model", str(tmp_path / "run"), "--json")
+    )
+    assert set(scored) == {"all", "name", "place"}
     text = "anna playing in rome, bo playing in 台湾。" * 20
     found = Tagger(load(tmp_path / "run"), length=10)([text])
     assert len(text) > 64 * 5, "longer than can be read at once"

@@ -54,7 +54,8 @@ def show_entities(model: str, texts: Sequence[str], source: str | None, as_json:
             shown.stylize(COLOURS[kinds.index(entity.kind) % len(COLOURS)], entity.start, entity.end)
         console.print(shown)
         for entity in entities:
-            console.print(f"  {entity.start:>4}–{entity.end:<4} {entity.kind}: ", Text(text[entity.start : entity.end]))
+            name = text[entity.start : entity.end]
+            console.print(Text(f"  {entity.start:>4}–{entity.end:<4} {entity.kind}: {name}"))
 
 
 def score_classifier(
