@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from masquerade import Layout, Model, Spec, build
-from masquerade.decoding.fill import fill
+from masquerade.decoding.fill import fill, fill_by
 from masquerade.decoding.frames import Cloze, Continue, Frame, Prefix, frame_for
 from masquerade.decoding.generate import Written, generate, stream
 from masquerade.decoding.lengths import LengthHead, Predicted, same_for_all
@@ -304,6 +304,18 @@ def test_masks_inside_a_text_are_filled_as_fill_fills_them() -> None:
     for text in ("北[MASK]是[MASK]都", "[MASK]", "[MASK][MASK][MASK]写"):
         expected = [guesses[0].id for guesses in fill(model, text).guesses]
         assert generate(model, text, "parallel", frame="masks")[0].ids == expected
+
+
+def test_a_text_is_given_back_with_its_masks_filled() -> None:
+    model, text = model_of("bert"), "北[MASK]是[MASK]都"
+    assert fill_by(model, text, "parallel").text == fill(model, text).text
+    filled = fill_by(model, text, "mask-predict", rounds=2)
+    ids = TOKENIZER.encode(text, specials=True)
+    assert [new for new, old in zip(filled.ids, ids, strict=True) if old == MASK] == filled.blanks[0].ids
+    assert [new for new, old in zip(filled.ids, ids, strict=True) if old != MASK] == [n for n in ids if n != MASK]
+    assert filled.text == TOKENIZER.decode(filled.ids)
+    with pytest.raises(MasqueradeError, match="cannot write in the frame 'masks'"):
+        fill_by(model_of("gpt"), text)
 
 
 def test_masks_of_several_texts_are_filled_in_one_batch_by_every_method() -> None:

@@ -1,11 +1,15 @@
-"""Filling [MASK]s: all of them in one parallel step."""
+"""Filling [MASK]s: each by itself in one parallel step, or together, by any method."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from masquerade.decoding.blanks import Infilled
+from masquerade.decoding.frames import Cloze, frame_for
+from masquerade.decoding.generate import Method, Prompt, encode, generate
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
@@ -47,3 +51,16 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
         for row, numbers in zip(values.tolist(), ids.tolist(), strict=True)
     ]
     return Filled(tokenizer.decode(layout.ids.masked_scatter(masks, ids[:, 0]).tolist()), guesses)
+
+
+def fill_by(model: Model, prompt: Prompt, method: str | Method = "mask-predict", **settings: Any) -> Infilled:
+    """Fill the [MASK]s of a prompt with words that suit each other, by any method of ``generate`` with its settings: in
+    rounds, in blocks, from left to right."""
+    frame = frame_for(model, "masks")
+    if not isinstance(frame, Cloze):
+        raise TypeError("the frame 'masks' is a Cloze")
+    ids = encode(model, frame, [prompt])[0]
+    written = generate(model, [ids], method, frame=frame, **settings)[0]
+    words = iter(written.ids)
+    whole = [next(words) if number == frame.mask else number for number in ids]
+    return Infilled("" if model.tokenizer is None else model.tokenizer.decode(whole), whole, [written])

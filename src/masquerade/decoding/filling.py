@@ -200,9 +200,10 @@ class Filling:
     def _record(self, written: Tensor, step: int) -> list[Commit]:
         """Note which slots of the block, (rows, slots), were written; gives those that are for good."""
         commits, slots = [], self.slots
+        ids, offset = slots.ids[:, slots.window].tolist(), (slots.offset - slots.window.start).tolist()
         for row, place in written.nonzero().tolist():
-            draft, index = self.drafts[row], slots.window.start + place
-            commits.append(Commit(draft.prompt, step, index - int(slots.offset[row]), int(slots.ids[row, index])))
+            draft = self.drafts[row]
+            commits.append(Commit(draft.prompt, step, place - offset[row], ids[row][place]))
             draft.trace.append(commits[-1])
         return [] if self.plan.revise else commits
 

@@ -73,29 +73,30 @@ def choose_spans(scores: Tensor, passage: Tensor, n_best: int = 1) -> list[SpanC
     if n_best < 1:
         raise MasqueradeError(f"The best {n_best} spans cannot be listed; ask for at least one.")
     slots, ids, flat = scores.shape[-1], passage.tolist(), scores.flatten()
-    wanted = int((flat > -torch.inf).sum())
-    count, found = min(n_best, wanted), dict[tuple[int, ...], SpanChoice]()
+    possible = int((flat > -torch.inf).sum())
+    count, found = min(n_best, possible), dict[tuple[int, ...], float]()
     while count:
-        values, places = flat.topk(count)
-        for value, place in zip(values.tolist(), places.tolist(), strict=True):
-            start, length = place // slots, place % slots + 1
-            text = tuple(ids[start : start + length])
-            if text not in found:
-                found[text] = _choice(scores[:, length - 1], passage, start, length, value)
-        if len(found) >= n_best or count == wanted:
+        values, spans = flat.topk(count)
+        for value, span in zip(values.tolist(), spans.tolist(), strict=True):
+            start = span // slots
+            found.setdefault(tuple(ids[start : start + span % slots + 1]), value)
+        if len(found) >= n_best or count == possible:
             break
-        count = min(4 * count, wanted)
-    return list(found.values())[:n_best]
+        count = min(4 * count, possible)
+    where = dict[int, list[int]]()
+    for place, word in enumerate(ids):
+        where.setdefault(word, []).append(place)
+    return [_choice(text, score, where[text[0]], ids, scores) for text, score in list(found.items())[:n_best]]
 
 
-def _choice(scores: Tensor, passage: Tensor, start: int, length: int, score: float) -> SpanChoice:
-    """A span and all places of its words: scores (n,) of the spans of its length."""
-    windows = passage.unfold(0, length, 1)  # (n − length + 1, length)
-    open_to = scores[: len(windows)] > -torch.inf
-    same = ((windows == windows[start]).all(-1) & open_to).nonzero()[:, 0]
-    order = scores[same].argsort(descending=True, stable=True)
-    places = tuple(same[order].tolist())
-    return SpanChoice(places[0], length, score, places)
+def _choice(text: tuple[int, ...], score: float, starts: list[int], ids: list[int], scores: Tensor) -> SpanChoice:
+    """A span and all places of its words, which can only be at the starts; scores (n, slots)."""
+    length = len(text)
+    places = [start for start in starts if tuple(ids[start : start + length]) == text]
+    if len(places) > 1:
+        at = dict(zip(places, scores[places, length - 1].tolist(), strict=True))
+        places = sorted((place for place in places if at[place] > -torch.inf), key=lambda place: -at[place])
+    return SpanChoice(places[0], length, score, tuple(places))
 
 
 def best_spans(
