@@ -262,7 +262,7 @@ def tag(
 
 _rule = partial(typer.Option, rich_help_panel="Every method")
 _sampling = partial(typer.Option, rich_help_panel="By chance: sample, diffusion, blocks")
-_search = partial(typer.Option, rich_help_panel="Searching: beam")
+_search = partial(typer.Option, rich_help_panel="Searching: beam, mixture, rerank")
 _several = partial(typer.Option, rich_help_panel="Many tokens a step: parallel and those behind it")
 _limit = partial(typer.Option, rich_help_panel="Only what a file allows (one of these)")
 _shown = partial(typer.Option, rich_help_panel="What is read and shown")
@@ -298,6 +298,7 @@ def generate(
     each: Annotated[int | None, _several(help="… or just so many tokens.")] = None,
     block_size: Annotated[int | None, _several(help="Tokens of a block; 1 is greedy.")] = None,
     gamma: Annotated[float | None, _several(help="The parallel share of a mixture, from 0 to 1.")] = None,
+    drafts: Annotated[int | None, _several(help="Parallel texts of which rerank takes the best.")] = None,
     span_of: Annotated[Path | None, _limit(help="A piece of this passage, word for word.")] = None,
     one_of: Annotated[Path | None, _limit(help="One of these strings, a line each.")] = None,
     tokens_of: Annotated[Path | None, _limit(help="Only tokens of this text.")] = None,
@@ -320,7 +321,7 @@ def generate(
         "max_new": max_new, "min_new": min_new, "repetition": repetition, "no_repeat": no_repeat, "copies": copies,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "beams": beams,
         "length_penalty": length_penalty, "lengths": length or None, "rounds": rounds, "schedule": schedule,
-        "each": each, "size": block_size, "gamma": gamma,
+        "each": each, "size": block_size, "gamma": gamma, "drafts": drafts,
     }  # fmt: skip
     limits, output = Limits(span_of, one_of, tokens_of), Output(as_json, trace, trace_out)
     show_texts(model, prompts or [], source, method, frame, settings, limits, output)
