@@ -37,6 +37,7 @@ ENGINE = Path(__file__).parent / "decoding_engines.py"
 LENGTHS = (4, 8, 16, 32)  # of answers
 BLOCKS = (1, 2, 4, 8, 16, 32)
 BEAMS = 4
+CACHES = {"uncached": False, "cached": True}
 ONCE = {"both_ways": False}  # in parallel, but with the source seeing itself alone: the prefix mask
 
 
@@ -69,37 +70,35 @@ class Engine(Worker):
         self.clock, self.attention = clock, self._answer()
 
 
-def contests(parts: str) -> Iterator[Contest]:
-    """Everything that is compared."""
+def contests(parts: str, rows: int) -> Iterator[Contest]:
+    """Everything that is compared, with so many prompts at a time."""
     if "a" in parts:
         for new in (8, 16, 32):
-            runs = {name: Case("bert", "greedy", new, 128, cache=cached) for name, cached in _CACHES.items()}
+            runs = {name: Case("bert", "greedy", new, 128, rows=rows, cache=cached) for name, cached in CACHES.items()}
             yield Contest("a", f"{new} tokens behind 128", {name: ("ours", case) for name, case in runs.items()}, True)
     if "b" in parts:
         for family in FAMILIES:
-            for rows in (1, 8):
-                case = Case(family, "beam", 32, 64, 32, rows, settings={"beams": BEAMS})
-                yield Contest("b", f"{family}, {rows} prompt{'s' * (rows > 1)}",
+            for together in sorted({1, rows}):
+                case = Case(family, "beam", 32, 64, 32, together, settings={"beams": BEAMS})
+                yield Contest("b", f"{family}, {together} prompt{'s' * (together > 1)}",
                               {"transformers": ("theirs", case), "ours": ("ours", case)}, True)  # fmt: skip
     if "c" in parts:
         for new in LENGTHS:
-            runs = {"greedy": Case("bert", "greedy", new), f"beam {BEAMS}": Case("bert", "beam", new)}
+            runs = {"greedy": Case("bert", "greedy", new, rows=rows)}
+            runs[f"beam {BEAMS}"] = Case("bert", "beam", new, rows=rows, settings={"beams": BEAMS})
             for size in BLOCKS:
                 if size <= new:
-                    runs[f"blocks of {size}"] = Case("bert", "blocks", new, settings={"size": size})
-            runs["parallel"] = Case("bert", "parallel", new, settings=ONCE)
+                    runs[f"blocks of {size}"] = Case("bert", "blocks", new, rows=rows, settings={"size": size})
+            runs["parallel"] = Case("bert", "parallel", new, rows=rows, settings=ONCE)
             yield Contest("c", f"{new} tokens behind 256", {name: ("ours", case) for name, case in runs.items()})
     if "d" in parts:
         for method, new in (("greedy", 32), ("beam", 32), ("parallel", 32)):
             own = ONCE if method == "parallel" else {}
             runs = {
-                f"{count:,} tokens": Case(name, method, new, 128, settings=own)
+                f"{count:,} tokens": Case(name, method, new, 128, rows=rows, settings=own)
                 for name, count in (("whole", WHOLE), ("kept", KEPT))
             }
             yield Contest("d", f"{method}, {new} tokens behind 128", {n: ("ours", case) for n, case in runs.items()})
-
-
-_CACHES = {"uncached": False, "cached": True}
 
 
 def check(contest: Contest, workers: dict[str, Engine], folder: str) -> None:
@@ -180,20 +179,20 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.5), layout="constrained")
     for contest in (each for each in results if each["part"] == "c"):
         found = contest["results"]
         points = [
             (int(name.split()[-1]), each["tokens/s"]) for name, each in found.items() if name.startswith("blocks")
         ]
-        (line,) = axes.plot(*zip(*points, strict=True), marker="o", label=contest["name"])
+        (line,) = axes.plot(*zip(*points, strict=True), marker="o", label=contest["name"].split(" behind")[0])
         for name, style in (("greedy", ":"), ("parallel", "--")):
             axes.axhline(found[name]["tokens/s"], color=line.get_color(), linestyle=style, linewidth=1)
     axes.set(xscale="log", xlabel="tokens of a block", ylabel="written tokens a second", ylim=(0, None))
     axes.set_xticks(BLOCKS, [str(size) for size in BLOCKS])
     axes.minorticks_off()
     axes.set_title("One token a step, blocks, all at once (dotted: greedy, dashed: parallel)", fontsize=10)
-    axes.legend()
+    figure.legend(loc="outside right upper", title="answers of")
     figure.savefig(path, dpi=150)
 
 
@@ -205,7 +204,7 @@ def run(chosen: argparse.Namespace, progress: Callable[[str], None]) -> list[dic
             save_references(folder, list(FAMILIES))
         engines = ["ours", "theirs"] if "b" in chosen.only else ["ours"]
         workers = {engine: Engine(engine, folder, chosen.threads, chosen.clock) for engine in engines}
-        for contest in contests(chosen.only):
+        for contest in contests(chosen.only, chosen.rows):
             progress(f"{contest.part}: {contest.name}")
             check(contest, workers, folder)
             results.append(measure(contest, workers, chosen.rounds))
@@ -221,6 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="a,b,c,d", help="parts, with commas between them")
     parser.add_argument("--rounds", type=int, default=7, help="how often all contenders take turns")
+    parser.add_argument("--rows", type=int, default=8, help="prompts at a time")
     parser.add_argument("--threads", type=int, default=2, help="of each engine")
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu, with 1 thread, where other programs run too"
@@ -232,7 +232,7 @@ def main() -> None:
         parser.error(f"there is no part '{min(unknown)}'; choose from a, b, c and d")
     console = Console(width=None if sys.stdout.isatty() else 120)
     with Progress(console=console) as progress:
-        task = progress.add_task("starting", total=len(list(contests(chosen.only))))
+        task = progress.add_task("starting", total=len(list(contests(chosen.only, chosen.rows))))
         results = run(chosen, lambda what: progress.update(task, advance=1, description=what))
     console.print(table(results, sizes() if "d" in chosen.only else {}))
     if chosen.plot is not None and "c" in chosen.only:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from inspect import signature
 from io import StringIO
@@ -332,3 +333,11 @@ def test_settings_are_checked_before_the_model_is_loaded(
 ) -> None:
     said = refused("generate", "x", "-m", "./nowhere", "--seed", 1, monkeypatch=monkeypatch, capsys=capsys)
     assert "--seed" in said
+
+
+def test_the_examples_of_the_page_run(bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[1] / "docs" / "decoding.md"
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 4
+    exec(compile("\n".join(examples).replace("path/to/model", str(bert)), page.name, "exec"), {})
+    assert f"{len(TOKENIZER)} → " in capsys.readouterr().out
