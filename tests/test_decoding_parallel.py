@@ -20,7 +20,7 @@ from masquerade.decoding.lengths import LengthHead, Predicted, same_for_all
 from masquerade.decoding.trace import steps
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
-from masquerade.layout import Kind, join
+from masquerade.layout import FIELDS, Kind, join
 from masquerade.masks import bidirectional, blocks, prefix
 from masquerade.text.training import train_tokenizer
 
@@ -286,6 +286,19 @@ def test_blocks_that_go_on_from_a_text_are_those_of_block_diffusion(size: int) -
                 scores = model.scores(blocks(noisy, size, noisy=noisy))[0, stop:]
             ids += scores[len(ids) :].argmax(-1).tolist()
         assert text.ids + [SEP] * text.ended == cut(ids[len(prompt) :])
+
+
+def test_a_page_in_blocks_is_laid_out_as_the_mask_says() -> None:
+    text, size = list(range(10, 21)), 4
+    expected = blocks(text, size, noisy=text)
+    page, tail = Continue(SEP, asking=Kind.CONTENT, mask=MASK).page([text[:6]]).blocked(size)
+    assert tail.tolist() == [text[4:6]]
+    written = torch.tensor([text[4:]])
+    clean = join([page.prompt, page.settled(written[:, :4], 0, 0), page.settled(written[:, 4:], 4, 1)]).row(0)
+    noisy = join([page.slots(written[:, :4], 0, 0), page.slots(written[:, 4:], 4, 1)]).row(0)
+    for name in FIELDS:
+        assert torch.equal(getattr(clean, name), getattr(expected[:11], name)), name
+        assert torch.equal(getattr(noisy, name), getattr(expected[15:], name)), name
 
 
 def test_what_is_committed_is_kept_in_the_cache_and_not_run_again() -> None:
