@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from masquerade import Layout, Spec, build
 from masquerade.errors import LayoutError, MasqueradeError, SpecError
+from masquerade.families.own import mass
 from masquerade.layout import IGNORE, batch, visible
 from masquerade.masks import bidirectional, causal, pack, permuted, prefix, shared_passage, two_stream
 
@@ -102,6 +103,22 @@ def test_scores_come_only_where_they_are_asked_for() -> None:
         torch.testing.assert_close(asked, everywhere[0, 1:], atol=1e-5, rtol=0)
         assert model.scores(layout, "tag").shape == (2, 3, 2)
         assert model.scores(layout, "detect").shape == (2, 3, 1)
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "lstm", "encoder–decoder"])
+def test_states_where_they_are_asked_for_are_those_of_the_whole(spec: str) -> None:
+    torch.manual_seed(3)
+    layout = batch([pack([causal([5, 6, 7]), causal([8, 9])]), causal([10, 11, 12, 13])])
+    at, source = torch.rand(layout.ids.shape) < 0.5, None
+    if spec == "lstm":
+        model = build(replace(SMALL, recurrent="lstm")).eval()
+    elif spec == "encoder–decoder":
+        model = build(mass(vocab=60, width=16, layers=2, heads=2, feedforward=24, longest=64)).eval()
+        source = batch([pack([bidirectional([5, 6]), bidirectional([7])]), bidirectional([8, 9, 10])])
+    else:
+        model = MODELS[spec]
+    whole = model.hidden(layout, source=source)
+    torch.testing.assert_close(model.hidden(layout, source=source, at=at), whole[at], atol=1e-5, rtol=0)
 
 
 def test_sentence_heads_speak_of_every_document_of_a_packed_row() -> None:

@@ -56,9 +56,16 @@ class Model(nn.Module):
         source = source.batched()
         return Encoded(self.stack(self.embeddings(self.words(source), source), source), source)
 
-    def hidden(self, layout: Layout, cache: Cache | None = None, source: Layout | Encoded | None = None) -> Tensor:
-        """The last hidden states, (rows, n, width). With a cache, the layout's rows see the tokens in it too. An
-        encoder–decoder also needs its source, and gives the decoder's states."""
+    def hidden(
+        self,
+        layout: Layout,
+        cache: Cache | None = None,
+        source: Layout | Encoded | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
+        """The last hidden states, (rows, n, width); with ``at`` (bool, the layout's shape) of the m tokens there alone,
+        (m, width). With a cache, the layout's rows see the tokens in it too. An encoder–decoder also needs its source,
+        and gives the decoder's states."""
         layout = layout.batched()
         if self.decoder is None and source is not None:
             raise LayoutError("This model has no decoder, so it takes no source; lay source and target out together.")
@@ -67,7 +74,8 @@ class Model(nn.Module):
         if isinstance(source, Layout):
             source = self.encode(source)
         part = self if self.decoder is None else self.decoder
-        states: Tensor = part.stack(part.embeddings(self.words(layout), layout), layout, cache, source)
+        asked = None if at is None else at.reshape(layout.ids.shape)
+        states: Tensor = part.stack(part.embeddings(self.words(layout), layout), layout, cache, source, asked)
         return states
 
     def scores(
@@ -85,8 +93,7 @@ class Model(nn.Module):
         """
         if at is None and head in SENTENCE:
             at = layout.first
-        states = self.hidden(layout, cache, source)
-        return self.head(head, states if at is None else states[at.reshape(states.shape[:2])])
+        return self.head(head, self.hidden(layout, cache, source, at))
 
     def head(self, name: str, states: Tensor) -> Tensor:
         """One head over hidden states wherever they come from: (…, width) → (…, scores)."""

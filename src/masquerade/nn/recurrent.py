@@ -29,12 +29,20 @@ class RecurrentStack(nn.Module):
         self.norm = norm(spec) if spec.final_norm else None
         self.recompute = False  # for the trainer's sake: one module holds all layers, and none can be run again alone
 
-    def forward(self, x: Tensor, layout: Layout, cache: Cache | None = None, source: Encoded | None = None) -> Tensor:
-        """x (rows, n, width), one vector a token of the layout → the same shape; zeros at padding."""
+    def forward(
+        self,
+        x: Tensor,
+        layout: Layout,
+        cache: Cache | None = None,
+        source: Encoded | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
+        """x (rows, n, width), one vector a token of the layout → the same shape, zeros at padding; with ``at``, bool
+        (rows, n), the states of the m tokens there, (m, width)."""
         if cache is not None or source is not None:
             raise _looks_back()
         if not bool(layout.real.any()):
-            return torch.zeros_like(x)
+            return torch.zeros_like(x) if at is None else torch.zeros_like(x[at])
         document, place = _documents(layout)  # (tokens,) each
         apart = x.new_zeros(int(document.max()) + 1, int(place.max()) + 1, x.shape[-1])
         apart[document, place] = x[layout.real]
@@ -42,7 +50,7 @@ class RecurrentStack(nn.Module):
         states = self.dropout(states if self.norm is None else self.norm(states))
         out: Tensor = states.new_zeros(x.shape)
         out[layout.real] = states
-        return out
+        return out if at is None else out[at]
 
     def keys(self, states: Tensor) -> list[KeyValues]:
         """What an attention stack would keep; there is nothing of the kind here."""

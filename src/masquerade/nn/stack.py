@@ -41,9 +41,16 @@ class Layer(nn.Module):
         self.norm_first = spec.norm_first
 
     def forward(
-        self, x: Tensor, view: View, past: KeyValues | None, source_view: View | None, source: KeyValues | None
+        self,
+        x: Tensor,
+        view: View,
+        past: KeyValues | None,
+        source_view: View | None,
+        source: KeyValues | None,
+        at: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """x (rows, q, width) → the same shape, and this layer's keys and values."""
+        """x (rows, q, width) → the same shape, and this layer's keys and values. With ``at``, bool (rows, q), only the
+        m tokens there are carried to the end, (m, width)."""
         change, kept = self.attention(self.before(x), view, past)
         x = self._after(self.attention_norm, x, change)
         if self.cross is not None and self.cross_norm is not None:
@@ -51,6 +58,7 @@ class Layer(nn.Module):
                 raise TypeError("a decoder's layer needs a source")
             change = self.cross.ask(self._before(self.cross_norm, x), source_view, source)
             x = self._after(self.cross_norm, x, change)
+        x = x if at is None else x[at]
         change = self.feedforward(self._before(self.feedforward_norm, x))
         return self._after(self.feedforward_norm, x, change), kept
 
@@ -84,9 +92,17 @@ class Stack(nn.Module):
         if spec.share_biases:
             self._share_biases()
 
-    def forward(self, x: Tensor, layout: Layout, cache: Cache | None = None, source: Encoded | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        layout: Layout,
+        cache: Cache | None = None,
+        source: Encoded | None = None,
+        at: Tensor | None = None,
+    ) -> Tensor:
         """x (rows, q, width), one vector a token of the layout → the same shape. With a cache, the rows also see the
-        tokens in it, and are in it afterwards. A decoder's rows also see a source."""
+        tokens in it, and are in it afterwards. A decoder's rows also see a source. With ``at``, bool (rows, q), only
+        the m tokens there are asked for, (m, width), and the last layer does no more than that takes."""
         keys = layout if cache is None else cache.extended(layout)
         past = cache.layers if cache is not None else []
         view, source_view, sources = self._view(layout, keys, x), None, []
@@ -95,7 +111,9 @@ class Stack(nn.Module):
             sources = (cache.source if cache is not None else []) or self._sources(source)
         kept = []
         for step, index in enumerate(self.order):
-            inputs = (x, view, past[step] if past else None, source_view, sources[step] if sources else None)
+            past_here, source_here = past[step] if past else None, sources[step] if sources else None
+            asked = at if step == len(self.order) - 1 else None
+            inputs = (x, view, past_here, source_view, source_here, asked)
             if self.recompute and self.training:
                 x, pair = checkpoint(self.layers[index], *inputs, use_reentrant=False)
             else:

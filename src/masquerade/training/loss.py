@@ -50,12 +50,14 @@ class Loss(nn.Module):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The summed loss of each part that the batch has labels for: words, pairs of segments, span boundaries."""
         model, layout = self.model, batch.layout
+        asked = layout.label != IGNORE
+        alone = batch.verdict is None and batch.spans is None  # nothing is asked but words
         if model.decoder is not None and batch.source is None:  # PALM's first stage trains the encoder alone
             states = model.encode(layout).states
         else:
-            states = model.hidden(layout, source=batch.source)
-        asked = layout.label != IGNORE
-        losses = F.cross_entropy(model.head("lm", states[asked]).float(), layout.label[asked], reduction="none")
+            states = model.hidden(layout, source=batch.source, at=asked if alone else None)
+        words = states if states.dim() == 2 else states[asked]
+        losses = F.cross_entropy(model.head("lm", words).float(), layout.label[asked], reduction="none")
         parts = {"words": (losses if batch.weight is None else losses * batch.weight[asked]).sum()}
         if batch.verdict is not None:
             scores = model.head("pair", states[layout.first])
