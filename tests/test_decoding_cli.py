@@ -306,7 +306,7 @@ def test_a_vocabulary_is_cut_to_the_texts(gpt: Path, tmp_path: Path) -> None:
         (["x", "--method", "beam", "--beams", "0"], "A search with 0 beams finds nothing"),
         (["x", "--frame", "decode"], "cannot write in the frame 'decode'"),
         (["x", "--max-new", "99"], "leave room for"),
-        ([], "There is nothing to write for; give a prompt, or a file of prompts with --in"),
+        ([], "There is nothing to write for; give a text, or a file with one on each line by --in"),
         (["--in", "nowhere.txt"], "'nowhere.txt' cannot be read"),
         (["x", "--one-of", "nowhere.txt"], "'nowhere.txt' cannot be read"),
         (["x", "--one-of", "a", "--span-of", "b"], "--span-of and --one-of cannot hold together"),

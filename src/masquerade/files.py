@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,3 +41,19 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole."""
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def read_text(source: str) -> str:
+    """A text file, or with "-" what comes in by standard input."""
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MasqueradeError(f"'{source}' cannot be read as text: {error}.") from error
+
+
+def read_texts(texts: Sequence[str], source: str | None, purpose: str) -> list[str]:
+    """Texts from the command line, and those on the lines of a file, or of standard input."""
+    lines = [] if source is None else [line for line in read_text(source).split("\n") if line.strip()]
+    if not texts and not lines:
+        raise MasqueradeError(f"There is nothing to {purpose}; give a text, or a file with one on each line by --in.")
+    return [*texts, *lines]

@@ -21,6 +21,7 @@ from masquerade.decoding.generate import METHODS, Rules, Written, generate, stre
 from masquerade.decoding.keep import keep_tokens
 from masquerade.decoding.picture import curtain, draw_traces
 from masquerade.errors import MasqueradeError
+from masquerade.files import read_text, read_texts
 from masquerade.nn.model import Model
 from masquerade.text.keep import occurring
 from masquerade.text.tokenizer import Tokenizer
@@ -45,7 +46,7 @@ class Limits:
         if len(given) > 1:
             names = " and ".join(_flag(name) for name, _ in given)
             raise MasqueradeError(f"{names} cannot hold together; give one of them.")
-        return (given[0][0], _read(str(given[0][1]))) if given else None
+        return (given[0][0], read_text(str(given[0][1]))) if given else None
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ def show_texts(
 ) -> None:
     """Print what a model writes for each prompt; of the settings, those that are None are not set."""
     chosen = _belonging(method, settings)
-    given, limit = _prompts(prompts, source), limits.read()
+    given, limit = read_texts(prompts, source, "write for"), limits.read()
     if output.picture is not None and len(given) > DRAWN:
         raise MasqueradeError(f"A picture has room for the steps of {DRAWN} texts, not of {len(given)}; give fewer.")
     writer = load(model)
     if limit is not None:
-        chosen["constraint"] = _constraint(_tokenizer(writer), *limit)
+        chosen["constraint"] = _constraint(writer.reader, *limit)
     console = Console(highlight=False)
     plain = not (output.as_json or output.trace or output.picture)
     if plain and console.is_terminal and method in STREAMED and len(given) == 1 and chosen.get("copies", 1) == 1:
@@ -90,14 +91,14 @@ def show_texts(
             drawn.append((prompt, written))
             _show(console, writer, frame, prompt, written, output)
     if output.picture is not None:
-        draw_traces(_tokenizer(writer), drawn, method, output.picture)
+        draw_traces(writer.reader, drawn, method, output.picture)
         print(f"drawn: {output.picture}", file=sys.stderr)
 
 
 def show_keep(model: str, texts: Iterator[str], least: int, out: Path) -> None:
     """Cut a model's vocabulary to the tokens of texts, save it, and print what that spares."""
     whole = load(model)
-    smaller, old = keep_tokens(whole, occurring(_tokenizer(whole), texts, least))
+    smaller, old = keep_tokens(whole, occurring(whole.reader, texts, least))
     save(smaller, out)
     counts = [sum(weight.numel() for weight in each.parameters()) for each in (whole, smaller)]
     table = Table("", "before", "after", "share")
@@ -129,27 +130,6 @@ def _constraint(tokenizer: Tokenizer, name: str, text: str) -> Constraint:
     return TokenSet(tokenizer.encode(text))
 
 
-def _prompts(prompts: Sequence[str], source: str | None) -> list[str]:
-    """Prompts from the command line, and from the lines of a file or of standard input."""
-    lines = [] if source is None else [line for line in _read(source).split("\n") if line.strip()]
-    if not prompts and not lines:
-        raise MasqueradeError("There is nothing to write for; give a prompt, or a file of prompts with --in.")
-    return [*prompts, *lines]
-
-
-def _read(source: str) -> str:
-    try:
-        return sys.stdin.read() if source == "-" else Path(source).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MasqueradeError(f"'{source}' cannot be read: {error}.") from error
-
-
-def _tokenizer(model: Model) -> Tokenizer:
-    if model.tokenizer is None:
-        raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
-    return model.tokenizer
-
-
 def _show(console: Console, model: Model, frame: str | None, prompt: str, written: Written, output: Output) -> None:
     """What was written for one prompt."""
     if output.as_json:
@@ -157,7 +137,7 @@ def _show(console: Console, model: Model, frame: str | None, prompt: str, writte
         return
     if output.trace:
         console.print(Text(prompt, "bold"))
-        console.print(curtain(_tokenizer(model), written, console.width))
+        console.print(curtain(model.reader, written, console.width))
     if written.alternatives:
         table = Table("score", "text", "ends", title=Text(prompt), title_justify="left")
         for text in (written, *written.alternatives):

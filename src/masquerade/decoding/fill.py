@@ -35,9 +35,7 @@ class Filled:
 @torch.inference_mode()
 def fill(model: Model, text: str, top: int = 5) -> Filled:
     """Fill each [MASK] of the text by itself, and list the ``top`` most probable words for it."""
-    tokenizer = model.tokenizer
-    if tokenizer is None:
-        raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
+    tokenizer = model.reader
     if top < 1:
         raise MasqueradeError(f"The best {top} words cannot be listed; ask for at least one.")
     layout = bidirectional(tokenizer.encode(text, specials=True)).to(model.device)

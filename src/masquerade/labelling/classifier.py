@@ -34,7 +34,7 @@ class Classifier:
     def __init__(self, model: Model, length: int | None = None) -> None:
         if "classify" not in model.spec.all_heads:
             raise MasqueradeError("This model is no classifier; train one with 'masquerade train classifier'.")
-        self.model, self.tokenizer = model, reads(model)
+        self.model, self.tokenizer = model, model.reader
         self.length = min(length or model.spec.longest, model.spec.longest)
 
     @staticmethod
@@ -87,10 +87,3 @@ def numbers(labels: Sequence[str]) -> list[float]:
         return [float(label) for label in labels]
     except ValueError as error:
         raise MasqueradeError(f"A label is no number ({error}); a regression needs numbers.") from error
-
-
-def reads(model: Model) -> Tokenizer:
-    """The tokenizer that a model for text has to have."""
-    if model.tokenizer is None:
-        raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
-    return model.tokenizer

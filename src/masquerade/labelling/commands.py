@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,8 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from masquerade.errors import MasqueradeError
-from masquerade.files import write_text
+from masquerade.files import read_texts, write_text
 from masquerade.labelling.classifier import Classifier
 from masquerade.labelling.records import Entity, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger
@@ -26,7 +24,7 @@ COLOURS = ("black on bright_yellow", "black on bright_green", "black on bright_c
 
 def show_classes(model: str, texts: Sequence[str], pair: str | None, source: str | None, as_json: bool) -> None:
     """Print the verdict on each text."""
-    classifier, given = Classifier.load(model), _given(texts, source)
+    classifier, given = Classifier.load(model), read_texts(texts, source, "read")
     verdicts = classifier([(text, pair) for text in given])
     if as_json:
         for text, verdict in zip(given, verdicts, strict=True):
@@ -42,7 +40,7 @@ def show_classes(model: str, texts: Sequence[str], pair: str | None, source: str
 
 def show_entities(model: str, texts: Sequence[str], source: str | None, as_json: bool) -> None:
     """Print each text with its entities marked."""
-    tagger, given = Tagger.load(model), _given(texts, source)
+    tagger, given = Tagger.load(model), read_texts(texts, source, "read")
     kinds = sorted({label[2:] for label in tagger.model.spec.labels if label != "O"})
     console = Console(highlight=False)
     for text, entities in zip(given, tagger(given), strict=True):
@@ -90,21 +88,6 @@ def score_tagger(sources: Sequence[str], model: str, predictions: Path | None, a
         )
         _save(predictions, named)
     _print_scores(scores, as_json)
-
-
-def _given(texts: Sequence[str], source: str | None) -> list[str]:
-    """Texts from the command line, and from the lines of a file or of standard input."""
-    lines: list[str] = []
-    if source is not None:
-        try:
-            whole = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise MasqueradeError(f"The texts in '{source}' cannot be read: {error}.") from error
-        lines = [line for line in whole.split("\n") if line.strip()]
-    found = [*texts, *lines]
-    if not found or not all(text.strip() for text in found):
-        raise MasqueradeError("There is no text to read; give one as an argument, or a file with --in.")
-    return found
 
 
 def _named(text: str, entities: Sequence[Entity]) -> list[dict[str, object]]:

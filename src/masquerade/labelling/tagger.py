@@ -11,7 +11,6 @@ from torch import Tensor
 
 from masquerade.checkpoint import load
 from masquerade.errors import MasqueradeError
-from masquerade.labelling.classifier import reads
 from masquerade.labelling.predict import predict
 from masquerade.labelling.records import Entity, Tagged, entities_of
 from masquerade.labelling.scores import entity_scores
@@ -39,7 +38,7 @@ class Tagger:
     def __init__(self, model: Model, length: int | None = None) -> None:
         if "tag" not in model.spec.all_heads:
             raise MasqueradeError("This model is no tagger; train one with 'masquerade train tagger'.")
-        self.model, self.tokenizer = model, reads(model)
+        self.model, self.tokenizer = model, model.reader
         self.length = min(length or model.spec.longest, model.spec.longest)
         self.blocked = forbidden(model.spec.labels)
 

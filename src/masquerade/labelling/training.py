@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from masquerade.checkpoint import load
 from masquerade.data.rows import Batch, Place, shelve
 from masquerade.errors import MasqueradeError
-from masquerade.labelling.classifier import Classifier, lay_out, numbers, reads
+from masquerade.labelling.classifier import Classifier, lay_out, numbers
 from masquerade.labelling.records import Classified, Tagged, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger, cut, labelled, tag_names
 from masquerade.layout import IGNORE
@@ -100,7 +100,7 @@ class TrainClassifier(FineTune):
         return Classifier(model, self.recipe.length).evaluate(self.test)[0]
 
     def _examples(self, model: Model, records: Sequence[Classified]) -> list[Example]:
-        layouts = lay_out(reads(model), [(record.text, record.pair) for record in records], self.recipe.length)
+        layouts = lay_out(model.reader, [(record.text, record.pair) for record in records], self.recipe.length)
         labels, known = [str(record.label) for record in records], model.spec.labels
         strange = set(labels) - set(known)
         if strange and not self.recipe.regression:
@@ -133,7 +133,7 @@ class TrainTagger(FineTune):
         return Tagger(model, self.recipe.length).evaluate(self.test)[0]["all"]
 
     def _examples(self, model: Model, records: Sequence[Tagged]) -> list[Example]:
-        windows = cut(reads(model), [record.text for record in records], self.recipe.length)
+        windows = cut(model.reader, [record.text for record in records], self.recipe.length)
         known = set(model.spec.labels)
         strange = {each.kind for record in records for each in record.entities if f"B-{each.kind}" not in known}
         if strange:

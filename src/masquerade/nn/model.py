@@ -51,6 +51,13 @@ class Model(nn.Module):
         """Where the weights are; layouts have to be there too."""
         return self.words.table.weight.device
 
+    @property
+    def reader(self) -> Tokenizer:
+        """The tokenizer, which a model that is to read text has to have."""
+        if self.tokenizer is None:
+            raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
+        return self.tokenizer
+
     def encode(self, source: Layout) -> Encoded:
         """A source for the decoder, encoded once for any number of passes."""
         source = source.batched()

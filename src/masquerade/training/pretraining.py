@@ -42,9 +42,7 @@ class Pretrain(Job):
         return {"": model, "generator": generator}
 
     def read(self, model: Model, folder: Path) -> None:
-        if model.tokenizer is None:
-            raise MasqueradeError("The model to train has no tokenizer; put its files into the checkpoint's folder.")
-        recipe, tokenizer = self.recipe, model.tokenizer
+        recipe, tokenizer = self.recipe, model.reader
         self.objective = make_objective(recipe.objective, tokenizer, recipe.options)
         self.terms = Terms.of(tokenizer)
         self.rows = self._rows(recipe.train, folder / "tokens" / "train", tokenizer, recipe.seed, recipe.copies)

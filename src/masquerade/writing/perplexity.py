@@ -230,9 +230,7 @@ def _score(model: Model, layout: Layout) -> tuple[float, int]:
 def _tokenizer(model: Model) -> Tokenizer:
     if model.decoder is not None:
         raise MasqueradeError("An encoder–decoder predicts a text from another one; measure a model with one stack.")
-    if model.tokenizer is None:
-        raise MasqueradeError("This model has no tokenizer, so it cannot read text; put one into its folder.")
-    return model.tokenizer
+    return model.reader
 
 
 def _exp(value: float) -> float:
