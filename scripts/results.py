@@ -2,9 +2,9 @@
 
     python scripts/results.py DATA OUT [--only mlm,electra] [--seeds 3] [--steps 100] [--threads 1]
 
-From the project's root. DATA holds wikitext2-{train,valid}.txt. Runs that are finished are not done again, broken
-ones go on, so it can be stopped and started at will. Prints the table as Markdown; each row's run is one
-`masquerade pretrain` command.
+From the project's root. DATA holds wikitext2-{train,valid}.txt and, for the two Chinese runs, zhwiki.jsonl. Runs that
+are finished are not done again, broken ones go on, so it can be stopped and started at will. Prints the table as
+Markdown; each row's run is one `masquerade pretrain` command.
 """
 
 from __future__ import annotations
@@ -17,33 +17,74 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from masquerade.objectives import OBJECTIVES
 
 SENTINELS = "options.sentinels=[7990, 7991, 7992, 7993, 7994, 7995, 7996, 7997, 7998, 7999]"  # the rarest word pieces
 NAMES = 'options.names=["United States", "New York", "World War", "Los Angeles", "New Zealand", "Royal Navy"]'
-SMALL = "train=runs/small.txt"  # head -c 60000 wikitext2-train.txt: read some seven times
+SMALL = "train=runs/small.txt"  # the first 60,000 bytes of wikitext2-train.txt: read some seven times
+CHINESE = ["train=runs/zh-train.jsonl", "held_out=runs/zh-valid.jsonl", "tokenizer=runs/zh-vocab"]
 CHANGES = {  # what a run changes besides its objective
     **{name: ["model.layers=2"] for name, entry in OBJECTIVES.items() if entry.writes},  # … of encoder and decoder
     "t5": ["model.layers=2", SENTINELS],
     "bart": ["model.layers=2", "model.longest=192"],  # an empty span that is filled in makes a text longer
     "unilm": ["length=127"],  # one more [SEP], between source and target
     "entity": [NAMES],
-    "dynamic": ["objective=mlm", SMALL],
-    "static": ["objective=mlm", SMALL, "copies=1"],
     "lstm": ["objective=next", "model.recurrent=lstm", "model.positions=[]", "model.layers=2"],
     "gru": ["objective=next", "model.recurrent=gru", "model.positions=[]", "model.layers=2"],
+    "dynamic": ["objective=mlm", SMALL],
+    "static": ["objective=mlm", SMALL, "copies=1"],
+    "chinese-tokens": ["objective=mlm", *CHINESE],
+    "chinese-words": CHINESE,
 }
-RUNS = [*OBJECTIVES, *(name for name in CHANGES if name not in OBJECTIVES)]
+TITLES = {  # the rows of the table, in its order
+    "mlm": "masked tokens (BERT)",
+    "whole-word": "masked whole words",
+    "n-gram": "masked n-grams (ALBERT)",
+    "entity": "masked names (ERNIE)",
+    "nsp": "masked tokens and next sentences (BERT)",
+    "sop": "n-grams and sentence order (ALBERT)",
+    "span": "spans and their edges (SpanBERT)",
+    "electra": "replaced words (ELECTRA); the words are the generator’s",
+    "salient": "one date or number (REALM)",
+    "xlnet": "permutation (XLNet)",
+    "mpnet": "permutation with all positions (MPNet)",
+    "unilm": "four masks (UniLM)",
+    "glm": "short blanks (GLM)",
+    "glm-long": "one long blank (GLM)",
+    "diffusion": "masked diffusion",
+    "blocks": "block diffusion, blocks of 4",
+    "next": "next token (GPT)",
+    "backward": "previous token",
+    "lstm": "next token, an LSTM of 2 layers",
+    "gru": "next token, a GRU of 2 layers",
+    "mass": "write the missing half (MASS)",
+    "t5": "write the lost spans (T5)",
+    "bart": "write the clean text (BART)",
+    "pegasus": "write the gap sentences (PEGASUS)",
+    "palm": "write on (PALM, stage 2)",
+    "dynamic": "masked tokens of a small text, new ones each epoch",
+    "static": "masked tokens of a small text, always the same",
+    "chinese-tokens": "masked tokens, Chinese",
+    "chinese-words": "masked whole words, Chinese",
+}
+PARTS = {"verdicts": "pairs", "boundaries": "edges", "replaced": "replaced"}  # of a loss, besides words
+
+
+def changes(name: str) -> list[str]:
+    """What a run changes of recipes/table.toml, but for its text, its seed and its length."""
+    own = CHANGES.get(name, [])
+    return own if any(change.startswith("objective=") for change in own) else [f"objective={name}", *own]
 
 
 def command(name: str, seed: int, data: Path, out: Path, steps: int) -> list[str]:
     """The command of one run."""
     return [
-        "masquerade", "pretrain", "recipes/table.toml", f"objective={name}", f"seed={seed}", f"steps={steps}",
+        "masquerade", "pretrain", "recipes/table.toml", f"seed={seed}", f"steps={steps}",
         f"train={data}/wikitext2-train.txt", f"held_out={data}/wikitext2-valid.txt", f"tokenizer={out}/vocab",
-        f"out={out}/{name}-{steps}-{seed}", *(change.replace("runs", str(out)) for change in CHANGES.get(name, [])),
+        f"out={out}/{name}-{steps}-{seed}", *(change.replace("=runs/", f"={out}/") for change in changes(name)),
     ]  # fmt: skip
 
 
@@ -54,43 +95,73 @@ def curve(folder: Path) -> dict[int, dict[str, float]]:
     return {entry["step"]: entry for entry in entries if "held_out" in entry}
 
 
+def prepare(data: Path, out: Path, names: Sequence[str], environment: dict[str, str]) -> None:
+    """The vocabularies and the parts of texts that the runs read."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = (data / "wikitext2-train.txt").read_bytes()[:60_000].decode(errors="ignore")
+    (out / "small.txt").write_text(text, encoding="utf-8")
+    made = [(data / "wikitext2-train.txt", "8000", out / "vocab")]
+    if any(name.startswith("chinese-") for name in names):
+        articles = (data / "zhwiki.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        for part, name in ((articles[:2000], "zh-train.jsonl"), (articles[2000:], "zh-valid.jsonl")):
+            if not (out / name).is_file():  # a new file would be tokenised again
+                (out / name).write_text("".join(part), encoding="utf-8")
+        made.append((out / "zh-train.jsonl", "12000", out / "zh-vocab"))
+    for source, size, folder in made:
+        if not folder.is_dir():
+            words = ["vocab", str(source), "--size", size, "--out", str(folder)]
+            subprocess.run([sys.executable, "-m", "masquerade", *words], check=True, env=environment)
+
+
+def row(name: str, curves: Sequence[dict[int, dict[str, float]]], steps: int) -> str:
+    """A line of the table, of finished runs: words, other parts, and how they came about."""
+
+    def at(step: int, part: str) -> list[float]:
+        return [each[step][part] if part in each[step] else each[step]["held_out"] for each in curves]
+
+    before, after = at(0, "words"), at(steps, "words")
+    spread = f" ± {statistics.stdev(after):.3f}" if len(after) > 1 else ""
+    others = ", ".join(
+        f"{title} {statistics.mean(at(0, part)):.3f} → {statistics.mean(at(steps, part)):.3f}"
+        for part, title in PARTS.items()
+        if part in curves[0][steps]
+    )
+    cells = [TITLES[name], str(len(curves)), f"{statistics.mean(before):.2f}"]
+    cells += [f"{statistics.mean(after):.3f}{spread}", others, f"`{shlex.join(changes(name))}`"]
+    return "| " + " | ".join(cells) + " |"
+
+
 def main() -> None:
     """Do what is still to do, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default=",".join(RUNS))
+    parser.add_argument("--only", default=",".join(TITLES))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
-    text = (asked.data / "wikitext2-train.txt").read_bytes()[:60_000].decode(errors="ignore")
-    (asked.out / "small.txt").write_text(text, encoding="utf-8")
+    names = asked.only.split(",")
     environment = os.environ | {"OMP_NUM_THREADS": str(asked.threads)}
-    if not (asked.out / "vocab").is_dir():
-        words = ["vocab", f"{asked.data}/wikitext2-train.txt", "--size", "8000", "--out", f"{asked.out}/vocab"]
-        subprocess.run([sys.executable, "-m", "masquerade", *words], check=True, env=environment)
+    prepare(asked.data, asked.out, names, environment)
     for seed in range(1, asked.seeds + 1):
-        for name in asked.only.split(","):
+        for name in names:
             words = command(name, seed, asked.data, asked.out, asked.steps)
             folder = asked.out / f"{name}-{asked.steps}-{seed}"
             if asked.steps in curve(folder):
                 continue
             print(shlex.join(words), file=sys.stderr, flush=True)
             resume = ["--resume"] if folder.is_dir() else []
-            tokens = asked.out / f"mlm-{asked.steps}-1" / "tokens"
+            first = "chinese-tokens" if name.startswith("chinese-") else "mlm"
+            tokens = asked.out / f"{first}-{asked.steps}-1" / "tokens"
             if tokens.is_dir() and not resume:
                 shutil.copytree(tokens, folder / "tokens")  # the text is the same for all: tokenise it once
             subprocess.run([sys.executable, "-m", "masquerade", *words[1:], *resume], env=environment)
-    print("| run | seeds | held-out loss before | after | command |\n|---|---|---|---|---|")
-    for name in asked.only.split(","):
+    print("| objective | seeds | before | after | other parts | CHANGES |\n|---|---|---|---|---|---|")
+    for name in names:
         curves = [curve(asked.out / f"{name}-{asked.steps}-{seed}") for seed in range(1, asked.seeds + 1)]
-        before, after = ([one[step]["held_out"] for one in curves if step in one] for step in (0, asked.steps))
-        if not after:
-            continue
-        spread = f" ± {statistics.stdev(after):.3f}" if len(after) > 1 else ""
-        shown = shlex.join(command(name, 1, asked.data, asked.out, asked.steps)[3:])
-        print(f"| {name} | {len(after)} | {before[0]:.2f} | {statistics.mean(after):.3f}{spread} | `{shown}` |")
+        if any(asked.steps in each for each in curves):
+            print(row(name, [each for each in curves if asked.steps in each], asked.steps))
 
 
 if __name__ == "__main__":
