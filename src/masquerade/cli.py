@@ -192,6 +192,21 @@ def train_tagger(recipe: RecipeFile, changes: Changes = None, resume: Resume = F
     Run(TrainTagger(read_recipe(recipe, FineTuning, changes or [])), resume).train()
 
 
+@train.command("reader")
+def train_reader(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a reader that answers questions from passages, in one parallel step or word by word.
+
+    Questions come as SQuAD, CMRC 2018, WebQA or SogouQA files, as JSON lines, or from the hub.
+
+    [dim]masquerade train reader recipes/reader-en.toml start=bert train=squad.json held_out=dev.json[/dim]
+    """
+    from masquerade.reading.training import Reading, TrainReader
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import read_recipe
+
+    Run(TrainReader(read_recipe(recipe, Reading, changes or [])), resume).train()
+
+
 @evaluate.command("classifier")
 def evaluate_classifier(
     records: Annotated[list[str], typer.Argument(help="Files or hub data sets with labelled records.")],

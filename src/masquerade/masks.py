@@ -193,6 +193,35 @@ def shared_passage(
     return join([trunk, *(Layout.of(tokens, branch=j, rank=1) for j, tokens in enumerate(asked, start=1))])
 
 
+def opened(layout: Layout) -> Layout:
+    """A shared passage from where it is shared no more: what is known by rank 1, the passage and a question with its
+    masks, is all known from the start, so that the passage sees its question too; what is written is known after it.
+    For rows with one branch a document; ``forked`` makes such rows of others."""
+    return layout.replace(branch=0, rank=(layout.rank - 1).clamp(min=0), horizon=(layout.horizon - 1).clamp(min=0))
+
+
+def forked(layout: Layout) -> tuple[Layout, Tensor | None]:
+    """A shared passage taken apart: every branch becomes a row of its own, with a copy of its trunk behind it, laid out
+    as ``masked_answer`` is. Gives the rows, and where their tokens come from: indices (branches, longest) into the
+    flattened (rows · n) tokens. Where no document has two branches nothing is copied, and there are none."""
+    whole = layout.batched()
+    row = torch.arange(whole.rows, device=whole.ids.device)[:, None].expand_as(whole.ids)
+    document = row * (int(whole.document.max()) + 2) + whole.document
+    asks = whole.real & (whole.branch > 0)
+    groups = torch.unique(torch.stack([document[asks], whole.branch[asks]], dim=-1), dim=0)  # (branches, 2), in order
+    if len(groups) == len(torch.unique(groups[:, 0])):
+        return opened(whole), None
+    own, trunk = groups[:, 1:] == whole.branch.flatten(), whole.branch.flatten() == 0
+    member = (groups[:, :1] == document.flatten()) & (own | trunk) & whole.real.flatten()  # (branches, rows · n)
+    place = torch.arange(trunk.numel(), device=trunk.device) + trunk.numel() * trunk  # the branch, then its trunk
+    counts = member.sum(-1)
+    index = place.where(member, 2 * trunk.numel()).argsort(dim=-1)[:, : int(counts.max())]
+    there = torch.arange(index.shape[1], device=index.device) < counts[:, None]
+    index = index * there
+    rows = opened(whole.map(lambda field: field.flatten()[index])).replace(document=torch.where(there, 0, PADDING))
+    return rows.replace(position=rows.position * there, label=torch.where(there, rows.label, IGNORE)), index
+
+
 def pack(layouts: Sequence[Layout]) -> Layout:
     """Several sequences in one row with no padding between them; none of them sees another."""
     taken, parts = 0, []

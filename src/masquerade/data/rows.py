@@ -29,6 +29,7 @@ class Batch:
     verdict: Tensor | None = None  # (documents,), in the order of ``layout.first``
     spans: Tensor | None = None  # (m, 3), flat indices into (rows · n) of the tokens around, and the place
     spans_label: Tensor | None = None  # (m,)
+    answers: Tensor | None = None  # (branches, 2), in the order of the rows that ``forked`` makes
     weight: Tensor | None = None  # (rows, n), how much each label counts, where that differs
 
     def to(self, device: torch.device) -> Batch:
@@ -143,6 +144,7 @@ def collate(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Batch:
     sources = [[example.source for example in row if example.source is not None] for row in rows]
     source = batch([pack(row) for row in sources], pad_id) if any(sources) else None
     verdicts = [example.verdict for row in rows for example in row if example.verdict is not None]
+    answers = [example.answers for row in rows for example in row if example.answers is not None]
     spans, labels = [], []
     weights = torch.ones(layout.ids.shape)
     for number, row in enumerate(rows):
@@ -160,5 +162,6 @@ def collate(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Batch:
         verdict=torch.tensor(verdicts) if verdicts else None,
         spans=torch.cat(spans) if spans else None,
         spans_label=torch.cat(labels) if labels else None,
+        answers=torch.cat(answers) if answers else None,
         weight=None if bool((weights == 1).all()) else weights,
     )

@@ -30,6 +30,7 @@ class Page:
     mask: int = 0  # … and their id
     places: Tensor | None = None  # (rows, m), where each written token stands, if not one behind another; or NOTHING
     apart: int = 0  # how much lower segments are where everybody sees everybody: UniLM tells its masks apart by them
+    known: int = 0  # the rank by which a prompt is known, where everybody sees everybody
 
     def lay(self, ids: Tensor, at: int) -> Layout:
         """Written tokens, (rows, m), the first of which is number ``at`` of what is written."""
@@ -69,7 +70,8 @@ class Page:
         return self._open(self.prompt)
 
     def _open(self, layout: Layout) -> Layout:
-        return layout.replace(rank=0, horizon=0, segment=layout.segment - self.apart * layout.real)
+        rank, horizon = layout.rank.clamp(max=self.known), layout.horizon.clamp(max=self.known)
+        return layout.replace(rank=rank, horizon=horizon, segment=layout.segment - self.apart * layout.real)
 
     def blocked(self, size: int) -> tuple[Page, Tensor]:
         """A prompt that is continued, in blocks of ``size`` tokens as its text is; and those tokens of it, (rows, t),

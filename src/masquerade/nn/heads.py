@@ -97,6 +97,21 @@ class Boundary(nn.Module):
         return likeness(x, self.bias)
 
 
+class Copy(nn.Module):
+    """A slot of an answer points at the place of the passage that it copies: how much its query is like each key."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.query = nn.Linear(spec.width, spec.width)
+        self.key = nn.Linear(spec.width, spec.width)
+        self.scale = 1 / math.sqrt(spec.width)
+
+    def forward(self, slots: Tensor, places: Tensor) -> Tensor:
+        """States of slots (rows, m, width) and of places (rows, n, width) → (rows, m, n)"""
+        out: Tensor = self.query(slots) @ self.key(places).transpose(-1, -2) * self.scale
+        return out
+
+
 class Activation(nn.Module):
     """An activation as a module, for use in a sequence."""
 
@@ -125,6 +140,7 @@ MAKERS: dict[str, Callable[[Spec], nn.Module]] = {
     "detect": _detector,
     "tag": lambda spec: nn.Linear(spec.width, len(spec.labels)),
     "span": lambda spec: nn.Linear(spec.width, 2),
+    "copy": Copy,
     "classify": _classifier,
     "pair": lambda spec: nn.Linear(spec.width, 2),
 }

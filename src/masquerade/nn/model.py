@@ -13,7 +13,7 @@ from masquerade.layout import FAR, Layout
 from masquerade.masks import perm_masked
 from masquerade.nn.cache import Cache
 from masquerade.nn.embeddings import Embeddings, Words
-from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Dense
+from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Copy, Dense
 from masquerade.nn.recurrent import RecurrentStack
 from masquerade.nn.relations import TransformerXL
 from masquerade.nn.spec import Spec
@@ -61,7 +61,12 @@ class Model(nn.Module):
     def encode(self, source: Layout) -> Encoded:
         """A source for the decoder, encoded once for any number of passes."""
         source = source.batched()
-        return Encoded(self.stack(self.embeddings(self.words(source), source), source), source)
+        return Encoded(self.stack(self.embed(source), source), source)
+
+    def embed(self, layout: Layout) -> Tensor:
+        """What goes into the stack: a batch of (rows, n) tokens → (rows, n, width)"""
+        out: Tensor = self.embeddings(self.words(layout), layout)
+        return out
 
     def hidden(
         self,
@@ -127,6 +132,15 @@ class Model(nn.Module):
         if not isinstance(head, Boundary):
             raise TypeError("the 'boundary' head is a Boundary")
         out: Tensor = head(flat[left], flat[right], place, self.words.likeness)
+        return out
+
+    def copy_scores(self, slots: Tensor, places: Tensor) -> Tensor:
+        """How much each slot of an answer points at each place of its passage: states (rows, m, width) and
+        (rows, n, width) → (rows, m, n)"""
+        head = self._held("copy")
+        if not isinstance(head, Copy):
+            raise TypeError("the 'copy' head is a Copy")
+        out: Tensor = head(self.dropout(slots), self.dropout(places))
         return out
 
     def logits(

@@ -14,7 +14,7 @@ POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "n
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
 RECURRENT = ("lstm", "gru")
-HEADS = ("lm", "boundary", "detect", "tag", "span", "classify", "pair")
+HEADS = ("lm", "boundary", "detect", "tag", "span", "copy", "classify", "pair")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,9 @@ class Spec:
     feedforward_bias: bool = True
     groups: int | None = None  # how many groups of layers have weights of their own; None: every layer has
     group_size: int = 1  # layers in a group
+    fork: int | None = (
+        None  # readers: a passage is shared by its questions through so many layers, then each has its own
+    )
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float = 0.02
@@ -115,6 +118,8 @@ class Spec:
             self._check_recurrent(self.recurrent)
         if self.groups is not None and not 1 <= self.groups <= self.layers:
             raise SpecError(f"{self.groups} groups cannot share {self.layers} layers; give 1 to {self.layers}.")
+        if self.fork is not None and not 0 <= self.fork <= len(self.order):
+            raise SpecError(f"A passage cannot be shared through {self.fork} of {len(self.order)} layers.")
         if self.group_size > 1 and self.groups is None:
             raise SpecError("'group_size' says how many layers a group has; name the number of 'groups' too.")
         if self.project_words and self.embedding is None:
@@ -145,7 +150,7 @@ class Spec:
 
     def _check_recurrent(self, kind: str) -> None:
         _known("recurrent layer", (kind,), RECURRENT)
-        if self.decoder is not None or self.cross or self.groups is not None:
+        if self.decoder is not None or self.cross or self.groups is not None or self.fork is not None:
             raise SpecError("Recurrent layers look at no source and share no weights; leave 'recurrent' out, or those.")
         if {"rotary", "buckets", "nezha", "transformer-xl"} & set(self.positions):
             raise SpecError("Recurrent layers have no attention that could ask for distances; use positions=().")

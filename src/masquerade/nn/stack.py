@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from masquerade.errors import LayoutError
 from masquerade.layout import Layout, additive, all_visible, visible
+from masquerade.masks import forked, opened
 from masquerade.nn.attention import Attention, KeyValues
 from masquerade.nn.cache import Cache
 from masquerade.nn.feedforward import FeedForward
@@ -81,7 +83,7 @@ class Stack(nn.Module):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.order = spec.order
+        self.order, self.fork = spec.order, spec.fork
         self.layers = nn.ModuleList(Layer(spec) for _ in range(max(self.order) + 1))
         self.buckets = Buckets(spec) if "buckets" in spec.positions else None
         self.asks_distance = bool({"nezha", "transformer-xl", "buckets"} & set(spec.positions))
@@ -99,30 +101,43 @@ class Stack(nn.Module):
         cache: Cache | None = None,
         source: Encoded | None = None,
         at: Tensor | None = None,
+        steps: range | None = None,
     ) -> Tensor:
         """x (rows, q, width), one vector a token of the layout → the same shape. With a cache, the rows also see the
         tokens in it, and are in it afterwards. A decoder's rows also see a source. With ``at``, bool (rows, q), only
-        the m tokens there are asked for, (m, width), and the last layer does no more than that takes."""
+        the m tokens there are asked for, (m, width), and the last layer does no more than that takes. With ``steps``,
+        only these layers are run, and the cache is of these.
+
+        Where the spec says so, a shared passage is shared through the first layers alone; what comes out is then of
+        the rows that ``forked`` makes of the layout."""
+        last, whole = len(self.order), steps is None
+        steps = range(last) if steps is None else steps
         keys = layout if cache is None else cache.extended(layout)
-        past = cache.layers if cache is not None else []
+        seen, past = keys, cache.layers if cache is not None else []
         view, source_view, sources = self._view(layout, keys, x), None, []
         if source is not None:
             source_view = _seeing(layout, source.layout, x)
             sources = (cache.source if cache is not None else []) or self._sources(source)
         kept = []
-        for step, index in enumerate(self.order):
-            past_here, source_here = past[step] if past else None, sources[step] if sources else None
-            asked = at if step == len(self.order) - 1 else None
+        for number, step in enumerate(steps):
+            if step == self.fork:
+                x, layout, seen = _apart(x, layout, seen, cache)
+                view = self._view(layout, seen, x)
+            past_here, source_here = past[number] if past else None, sources[step] if sources else None
+            asked = at if step == last - 1 else None
             inputs = (x, view, past_here, source_view, source_here, asked)
             if self.recompute and self.training:
-                x, pair = checkpoint(self.layers[index], *inputs, use_reentrant=False)
+                x, pair = checkpoint(self.layers[self.order[step]], *inputs, use_reentrant=False)
             else:
-                x, pair = self.layers[index](*inputs)
+                x, pair = self.layers[self.order[step]](*inputs)
             if cache is not None:
                 kept.append(pair)
         if cache is not None:
             cache.keep(keys, kept, sources)
-        return x if self.norm is None else self.norm(x)
+        x = x if self.norm is None or last - 1 not in steps else self.norm(x)
+        if self.fork == last and cache is None and (whole or not steps):  # shared to the very end
+            x = _apart(x, layout, seen, cache)[0]
+        return x
 
     def keys(self, states: Tensor) -> list[KeyValues]:
         """The keys and values that every step would have of the same states, (rows, n, width)."""
@@ -155,6 +170,20 @@ class Stack(nn.Module):
         relations = [part for part in self.modules() if isinstance(part, TransformerXL)]
         for each in relations[1:]:
             each.content_bias, each.position_bias = relations[0].content_bias, relations[0].position_bias
+
+
+def _apart(x: Tensor, layout: Layout, keys: Layout, cache: Cache | None) -> tuple[Tensor, Layout, Layout]:
+    """States and layouts where a passage ceases to be shared: x (rows, q, width) → (branches, longest, width)."""
+    if cache is not None:
+        old = None if cache.layout is None else opened(cache.layout)
+        if bool((keys.branch > 1).any()) or (old is not None and bool(visible(old, opened(layout)).any())):
+            raise LayoutError(
+                "A passage that is no longer shared sees its question, so a cache of all layers begins with both, "
+                "a question a row; or keep only the layers through which the passage is shared."
+            )
+        return x, opened(layout), opened(keys)
+    rows, index = forked(layout)
+    return x if index is None else x.flatten(0, 1)[index], rows, rows
 
 
 def _seeing(queries: Layout, keys: Layout, like: Tensor) -> View:

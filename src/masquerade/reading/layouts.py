@@ -1,0 +1,118 @@
+"""How a question and a passage are laid out for a reader.
+
+A passage stands on the trunk, at positions behind any question's; a question with the slots of its answer is a branch,
+[CLS] [MASK]×slots [SEP] question [SEP], so that slot i always stands at position i. An answer that is written word by
+word takes the places of the slots. Through how many layers the trunk is shared by its questions is the network's
+matter (``Spec.fork``); it is laid out alike for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from masquerade.decoding.page import FORWARD, NOTHING, Page
+from masquerade.errors import MasqueradeError
+from masquerade.layout import Kind, Layout, batch, join
+from masquerade.masks import Ids, shared_passage
+from masquerade.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a passage that is read at once: its ids, and where each of them stands in the text."""
+
+    passage: int  # which of the passages
+    ids: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The sizes and special tokens of a reader's layouts."""
+
+    slots: int  # tokens of an answer at most
+    question: int  # tokens of a question at most; longer ones are cut
+    longest: int  # positions that the network has
+    cls: int
+    sep: int
+    mask: int
+
+    def __post_init__(self) -> None:
+        if self.slots < 1 or self.question < 1 or self.room < 8:
+            raise MasqueradeError(
+                f"A model of {self.longest} positions has no room for {self.slots} slots, a question of "
+                f"{self.question} tokens and a passage; make some of them smaller."
+            )
+
+    @staticmethod
+    def of(tokenizer: Tokenizer, slots: int, question: int, longest: int) -> Sheet:
+        """A sheet with the special tokens of a vocabulary."""
+        cls, sep, mask = (tokenizer.special(role) for role in ("cls", "sep", "mask"))
+        return Sheet(slots, question, longest, cls, sep, mask)
+
+    @property
+    def start(self) -> int:
+        """The position of a passage's first token, behind the longest question."""
+        return self.slots + self.question + 3
+
+    @property
+    def room(self) -> int:
+        """How many tokens of a passage are read at once."""
+        return self.longest - self.start - 1
+
+    def windows(self, tokenizer: Tokenizer, passages: Sequence[str], stride: int | None = None) -> list[Window]:
+        """Passages as windows, each beginning ``stride`` tokens behind the one before (half a window if not given), so
+        that an answer at the edge of one is inside of the next."""
+        step, found = stride or self.room // 2, []
+        for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
+            for begin in range(0, max(1, len(ids) - self.room + step), step):
+                cut = slice(begin, begin + self.room)
+                found.append(Window(number, tuple(ids[cut]), tuple(places[cut])))
+        return found
+
+    def questions(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of questions, cut where they are too long."""
+        return [ids[: self.question] for ids in tokenizer.encode_all(texts)]
+
+    def trunk(self, passage: Ids) -> Layout:
+        """A passage, passage [SEP]."""
+        return self._shared(passage, [])
+
+    def branch(self, question: Ids, number: int = 1) -> Layout:
+        """A question with the slots of its answer."""
+        return self._shared([], [question])[1:].replace(branch=number)
+
+    def asked(self, question: Ids, number: int = 0) -> Layout:
+        """A question whose answer is written behind it: no slots. On the trunk, it is the passage's only one."""
+        whole = self.branch(question, number)
+        return whole[[0, *range(self.slots + 1, len(whole))]]
+
+    def writing(self, question: Ids, answer: Ids, number: int) -> Layout:
+        """A question and its answer as it is learnt word by word: the words, each of which sees those before it, and
+        masks in their places that ask for them. The answer ends with its [SEP], if it has one."""
+        words = Layout.of(torch.as_tensor(answer)[: self.slots], branch=number)
+        order = torch.arange(len(words))
+        words = words.replace(position=1 + order, rank=2 + order, horizon=2 + order)
+        masks = words.replace(ids=self.mask, kind=Kind.PEER, horizon=1 + order, label=words.ids)
+        return join([self.asked(question, number), words, masks])
+
+    def slotted(self, question: Ids, answer: Ids, number: int) -> Layout:
+        """A question with slots that are to hold an answer, which ends with its [SEP], if it has one."""
+        whole, words = self.branch(question, number), torch.as_tensor(answer)[: self.slots]
+        label = whole.label.clone()
+        label[1 : 1 + len(words)] = words
+        return whole.replace(label=label)
+
+    def page(self, pairs: Sequence[tuple[Ids, Ids]]) -> Page:
+        """Questions and their passages as prompts behind which an answer is written, by any method."""
+        prompts = [join([self.asked(question), self.trunk(passage)]) for question, passage in pairs]
+        first = Layout.of(torch.zeros(len(pairs), 1, dtype=torch.long), position=1, rank=2, horizon=2)
+        before = torch.full((len(pairs), 0), NOTHING)
+        return Page(batch(prompts), first, FORWARD, before, asking=Kind.CONTENT, mask=self.mask, known=1)
+
+    def _shared(self, passage: Ids, questions: Sequence[Ids]) -> Layout:
+        tokens = {"cls": self.cls, "sep": self.sep, "mask": self.mask}
+        return shared_passage(passage, questions, self.slots, start=self.start, **tokens)
