@@ -42,6 +42,7 @@ class Reading(Recipe):
     parts: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0, "copies": 1.0, "pointers": 1.0})
     written: float = 0.0  # the share of questions whose answer is learnt word by word; that of the others in slots
     strangers: float = 0.1  # for each question, so many of other passages of the article, which have no answer here
+    dropout: float = 0.1  # none inside of attention, which is much faster without
     most: int = 8  # questions of a passage in one example
     metric: str = "squad"
     limit: int = 0  # how many of the training questions are used; 0: all
@@ -126,7 +127,8 @@ class TrainReader(Job):
         recipe, start = self.recipe, load(self.recipe.start)
         heads = tuple(head for part, head in PARTS.items() if recipe.parts.get(part))
         kept = tuple(head for head in start.spec.all_heads if head == "lm" and head not in heads)
-        spec = replace(start.spec, family="masquerade", fork=recipe.fork, pooler=False, attention_dropout=0.0)
+        spec = replace(start.spec, family="masquerade", fork=recipe.fork, pooler=False)
+        spec = replace(spec, dropout=recipe.dropout, attention_dropout=0.0)
         model = Model(replace(spec, outputs=heads + kept, spare=()), start.tokenizer)
         mine, theirs = model.state_dict(), start.state_dict()
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
