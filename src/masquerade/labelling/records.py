@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
 from masquerade.text.chinese import is_wide
 
@@ -91,18 +91,14 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
 
 
 def _records(source: str, asked: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """The records of a table, a JSON file (an array, or objects one behind another), or anything ``datasets`` reads."""
+    """The records of a table, of a JSON or Parquet file, or of a hub data set."""
     path = Path(source).expanduser()
     if path.is_file() and path.suffix in TABLES:
         yield from _table(path, TABLES[path.suffix], asked)
-    elif path.is_file() and path.suffix in (".json", ".jsonl"):
-        yield from _objects(path)
-    elif path.is_file() and path.suffix != ".parquet":
+    elif path.is_file() and path.suffix not in (".json", ".jsonl", ".parquet"):
         raise MasqueradeError(f"{path} cannot be read here; give a .tsv, .csv, .json, .jsonl or .parquet file.")
-    elif not path.is_file() and (source.startswith((".", "/", "~")) or path.suffix):
-        raise MasqueradeError(f"There is no file '{source}'; check the path.")
     else:
-        yield from _data_set(source, path)
+        yield from read_records(source)
 
 
 def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -129,33 +125,6 @@ def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dic
             said = f"Record {number} of {path} has {len(row)} columns instead of {len(names)}"
             raise MasqueradeError(f"{said}; mend it, or remove it.")
         yield dict(zip(names, row, strict=True))
-
-
-def _objects(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The objects of a JSON file, however they stand in it."""
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-        decoder, place = json.JSONDecoder(), 0
-        while place < len(text):
-            value, place = decoder.raw_decode(text, place)
-            yield from value if isinstance(value, list) else [value]
-            while place < len(text) and text[place].isspace():
-                place += 1
-    except (OSError, ValueError) as error:
-        raise MasqueradeError(f"The records of {path} cannot be read: {error}.") from error
-
-
-def _data_set(source: str, path: Path) -> Iterator[Mapping[str, Any]]:
-    from datasets import load_dataset
-
-    try:
-        if path.is_file():
-            yield from load_dataset("parquet", data_files=str(path), split="train", streaming=True)
-        else:
-            name, _, split = source.partition(":")
-            yield from load_dataset(name, split=split or "train", streaming=True)
-    except Exception as error:
-        raise MasqueradeError(f"'{source}' is no file here, and no data set to be had from the hub.") from error
 
 
 def _field(record: Mapping[str, Any], role: str, name: str, source: str) -> str | None:

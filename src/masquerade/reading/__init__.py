@@ -1,0 +1,1 @@
+"""Reading: answers from passages, in one parallel step."""
