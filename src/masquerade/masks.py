@@ -203,13 +203,13 @@ def opened(layout: Layout) -> Layout:
 def forked(layout: Layout) -> tuple[Layout, Tensor | None]:
     """A shared passage taken apart: every branch becomes a row of its own, with a copy of its trunk behind it, laid out
     as ``masked_answer`` is. Gives the rows, and where their tokens come from: indices (branches, longest) into the
-    flattened (rows · n) tokens. Where no document has two branches nothing is copied, and there are none."""
+    flattened (rows · n) tokens. Where there are no branches nothing is copied, and there are no indices."""
     whole = layout.batched()
     row = torch.arange(whole.rows, device=whole.ids.device)[:, None].expand_as(whole.ids)
     document = row * (int(whole.document.max()) + 2) + whole.document
     asks = whole.real & (whole.branch > 0)
     groups = torch.unique(torch.stack([document[asks], whole.branch[asks]], dim=-1), dim=0)  # (branches, 2), in order
-    if len(groups) == len(torch.unique(groups[:, 0])):
+    if not len(groups):
         return opened(whole), None
     own, trunk = groups[:, 1:] == whole.branch.flatten(), whole.branch.flatten() == 0
     member = (groups[:, :1] == document.flatten()) & (own | trunk) & whole.real.flatten()  # (branches, rows · n)

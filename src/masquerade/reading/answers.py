@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A span of one of the passages, and its probability there."""
+    """A span of one of the passages, and its probability there; or other words, which stand nowhere."""
 
-    passage: int
-    start: int
-    end: int
+    text: str
     share: float
+    passage: int
+    start: int = -1
+    end: int = -1
 
 
 Vote = Callable[[Sequence[float]], float]
@@ -41,29 +42,21 @@ VOTES: dict[str, Vote] = {  # how the probabilities of one answer in several pas
 }
 
 
-def merged(
-    passages: Sequence[str], candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int, threshold: float
-) -> Answer:
-    """The answer that candidates from windows of any passages amount to: a span that two windows share counts once,
-    the same words in several passages are one answer. ``none`` is how probable it is that there is no answer."""
-    places = dict[tuple[int, int, int], Candidate]()
-    for each in candidates:
-        place = (each.passage, each.start, each.end)
-        if place not in places or places[place].share < each.share:
-            places[place] = each
-    texts = dict[str, dict[int, Candidate]]()  # the best place of each text in each passage
-    for each in sorted(places.values(), key=lambda each: -each.share):
-        text = passages[each.passage][each.start : each.end]
-        texts.setdefault(text.casefold(), {}).setdefault(each.passage, each)
+def merged(candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int, threshold: float) -> Answer:
+    """The answer that candidates from windows of any passages amount to: the same words count once in each passage,
+    whether at two places or in two windows, and are one answer in several. ``none`` is how probable it is that there
+    is no answer."""
+    texts = dict[str, dict[int, Candidate]]()  # the best place of each text in each passage, the best passage first
+    for each in sorted(candidates, key=lambda each: -each.share):
+        if each.text:
+            texts.setdefault(each.text.casefold(), {}).setdefault(each.passage, each)
     answers = []
     for found in texts.values():
         best = next(iter(found.values()))
-        text = passages[best.passage][best.start : best.end]
         score = vote([each.share for each in found.values()])
-        answers.append(Answer(text, score, best.passage, best.start, best.end))
+        answers.append(Answer(best.text, score, best.passage, best.start, best.end))
     answers.sort(key=lambda answer: -answer.score)
-    chosen = tuple(answers[:n_best])
+    chosen = answers[:n_best]
     if not chosen or chosen[0].score < threshold:
-        return Answer("", none, alternatives=chosen)
-    best_one, *others = chosen
-    return Answer(best_one.text, best_one.score, best_one.passage, best_one.start, best_one.end, tuple(others))
+        return Answer("", none, alternatives=tuple(chosen))
+    return replace(chosen[0], alternatives=tuple(chosen[1:]))

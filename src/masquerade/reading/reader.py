@@ -8,16 +8,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from masquerade.checkpoint import load
 from masquerade.decoding.spans import choose_spans
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.decoders import METHODS, write_answers
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import Marks, mark
+from masquerade.reading.marks import mark
 from masquerade.reading.memory import Memory, encode, recall
+from masquerade.text.tokenizer import Tokenizer
+
+DECODERS = tuple(METHODS)
 
 TOKENS = 8192  # tokens that go through the network at once, padding included
 TOGETHER = 16  # windows that are remembered at once
@@ -63,40 +66,55 @@ class Reader:
         """A reader that comes with Masquerade ("en", "zh"), or one in a folder, a run's folder, or under a hub id."""
         return Reader(load(source))
 
-    def ask(self, question: str, passages: str | Sequence[str], n_best: int = 1, vote: str = "best") -> Answer:
-        """The answer to a question from a passage, or from several."""
-        return self.ask_many([(question, passages)], n_best, vote)[0]
+    def ask(
+        self,
+        question: str,
+        passages: str | Sequence[str],
+        n_best: int = 1,
+        vote: str = "best",
+        decoder: str = "parallel",
+        free: bool = False,
+    ) -> Answer:
+        """The answer to a question from a passage, or from several; the settings are those of ``ask_many``."""
+        return self.ask_many([(question, passages)], n_best, vote, decoder, free)[0]
 
     def ask_many(
         self,
         questions: Sequence[tuple[str, str | Sequence[str]]],
         n_best: int = 1,
         vote: str = "best",
+        decoder: str = "parallel",
+        free: bool = False,
         done: Callable[[int], None] = lambda count: None,
     ) -> list[Answer]:
-        """The answer to each question from its passage or passages. ``vote`` says how passages agree (``VOTES``);
-        ``done`` is told how many more windows have been asked, for a progress bar."""
+        """The answer to each question from its passage or passages, with the next best ones as alternatives.
+
+        ``vote`` says how passages agree on an answer (VOTES), ``decoder`` how it comes about (DECODERS): all at once as
+        the best span by all heads, or written by the language head alone. With ``free`` it may be any words. ``done``
+        is told how many more questions have been asked of a window, for a progress bar.
+        """
+        _check(n_best, vote, decoder)
         asked = [_checked(text, given) for text, given in questions]
         ids = self.sheet.questions(self.tokenizer, [text for text, _ in asked])
-        jobs, windows = (
-            dict[tuple[int, ...], list[Ask]](),
-            self._windows(passage for _, given in asked for passage in given),
-        )
+        windows = self._windows(passage for _, given in asked for passage in given)
+        jobs = dict[tuple[int, ...], list[Ask]]()
         for index, (_, given) in enumerate(asked):
             for number, passage in enumerate(given):
                 for window in windows[passage]:
-                    jobs.setdefault(window.ids, []).append(Ask(index, number, window))
+                    jobs.setdefault(window.ids, []).append(Ask(index, ids[index], number, passage, window))
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         for batch in self._batches(jobs):
-            marks = self._mark([([ids[ask.question] for ask in asks], asks[0].window) for asks in batch])
-            spans, nothing = marks.shares
-            for row, ask in enumerate(ask for asks in batch for ask in asks):
-                candidates[ask.question] += ask.candidates(spans[row], marks.passage[row], max(n_best, 3))
-                none[ask.question] = min(none[ask.question], float(nothing[row].exp()))
+            if decoder == "parallel" and not free:
+                found = self._pointed(batch, n_best)
+            else:
+                found = self._written([ask for asks in batch for ask in asks], n_best, decoder, free)
+            for ask, spans, nothing in found:
+                candidates[ask.question] += spans
+                none[ask.question] = min(none[ask.question], nothing)
             done(sum(map(len, batch)))
         return [
-            merged(given, found, nothing, VOTES[vote], n_best, self.settings.threshold)
-            for (_, given), found, nothing in zip(asked, candidates, none, strict=True)
+            merged(found, nothing, VOTES[vote], n_best, self.settings.threshold)
+            for found, nothing in zip(candidates, none, strict=True)
         ]
 
     def remember(self, passages: str | Sequence[str]) -> None:
@@ -134,39 +152,69 @@ class Reader:
             yield batch
 
     @torch.inference_mode()
-    def _mark(self, batch: Sequence[tuple[list[list[int]], Window]]) -> Marks:
-        """What the heads say of every span, a row for each question of each window."""
-        held = [self.memory.get(window.ids) for _, window in batch]
-        fresh = iter(
-            encode(self.model, self.sheet, [window for (_, window), kept in zip(batch, held, strict=True) if not kept])
-        )
-        rows = recall(self.model, self.sheet, [kept or next(fresh) for kept in held], [asks for asks, _ in batch])
-        return mark(self.model, rows, self.settings.parts)
+    def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[Found]:
+        """The best spans of the windows by all heads, in one pass; and how probable it is that there is no answer."""
+        windows = [asks[0].window for asks in batch]
+        held = [self.memory.get(window.ids) for window in windows]
+        new = [window for window, kept in zip(windows, held, strict=True) if kept is None]
+        fresh = iter(encode(self.model, self.sheet, new))
+        kept = [next(fresh) if each is None else each for each in held]
+        rows = recall(self.model, self.sheet, kept, [[ask.ids for ask in asks] for asks in batch])
+        marks = mark(self.model, rows, self.settings.parts)
+        spans, none = (each.cpu() for each in marks.shares)
+        passage = marks.passage.cpu()
+        for row, ask in enumerate(ask for asks in batch for ask in asks):
+            n = len(ask.window.ids)
+            chosen = choose_spans(spans[row, :n], passage[row, :n], n_best)
+            found = [ask.span(each.start, each.length, math.exp(each.score)) for each in chosen]
+            yield ask, found, float(none[row].exp())
+
+    def _written(self, asks: Sequence[Ask], n_best: int, decoder: str, free: bool) -> Iterator[Found]:
+        """The best answers that a decoder writes."""
+        pairs = [(ask.ids, ask.window.ids) for ask in asks]
+        for ask, texts in zip(asks, write_answers(self.model, self.sheet, pairs, decoder, n_best, free), strict=True):
+            found = [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts]
+            yield ask, found, 0.0
 
 
 @dataclass(frozen=True)
 class Ask:
     """A question asked of a window of one of its passages."""
 
-    question: int
-    passage: int
+    question: int  # which of the questions
+    ids: list[int]  # … and its ids
+    passage: int  # which of its passages
+    text: str  # … and its text
     window: Window
 
-    def candidates(self, spans: Tensor, passage: Tensor, n_best: int) -> list[Candidate]:
-        """The best spans by their log-probabilities (longest, slots), placed in the text; the passage's ids
-        (longest,)."""
-        n, places = len(self.window.ids), self.window.places
-        found = choose_spans(spans[:n], passage[:n], n_best)
-        return [
-            Candidate(
-                self.passage, places[each.start][0], places[each.start + each.length - 1][1], math.exp(each.score)
-            )
-            for each in found
-        ]
+    def span(self, start: int, length: int, share: float) -> Candidate:
+        """Some tokens of the window, as a candidate."""
+        begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
+        return Candidate(self.text[begin:end], share, self.passage, begin, end)
+
+    def words(self, ids: tuple[int, ...], share: float, tokenizer: Tokenizer) -> Candidate:
+        """What was written, as the first span of the window that it is, or as words that are not there."""
+        for start in range(len(self.window.ids) - len(ids) + 1 if ids else 0):
+            if self.window.ids[start : start + len(ids)] == ids:
+                return self.span(start, len(ids), share)
+        return Candidate(tokenizer.decode(ids), share, self.passage)
+
+
+Found = tuple[Ask, list[Candidate], float]  # what was asked, what was found, and how probable it is that nothing is
+
+
+def _check(n_best: int, vote: str, decoder: str) -> None:
+    """Refuse settings that do not exist."""
+    if n_best < 1:
+        raise MasqueradeError(f"The best {n_best} answers cannot be listed; ask for at least one.")
+    if vote not in VOTES:
+        raise MasqueradeError(f"There is no vote '{vote}'; choose from {', '.join(VOTES)}.")
+    if decoder not in DECODERS:
+        raise MasqueradeError(f"There is no decoder '{decoder}'; choose from {', '.join(DECODERS)}.")
 
 
 def _checked(question: str, passages: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """A question and its passages, each with something in it."""
+    """A question and its passages, some of which have something in them."""
     given = (passages,) if isinstance(passages, str) else tuple(passages)
     if not question.strip():
         raise MasqueradeError("The question is empty; ask something.")
