@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -78,25 +76,9 @@ def fill(
 
     [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
     """
-    from masquerade.checkpoint import load
-    from masquerade.decoding.fill import fill as complete
+    from masquerade.decoding.commands import show_filled
 
-    filled = complete(load(model), text, top)
-    if as_json:
-        print(json.dumps(asdict(filled), ensure_ascii=False))
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    console.print(filled.text, markup=False)
-    for number, row in enumerate(filled.guesses, start=1):
-        title = escape(f"[MASK] {number} of {len(filled.guesses)}")
-        table = Table("word", "probability", "", title=title, title_justify="left")
-        for guess in row:
-            table.add_row(escape(guess.word), f"{guess.probability:.1%}", "█" * round(guess.probability * 40))
-        console.print(table)
+    show_filled(model, text, top, as_json)
 
 
 @app.command()
@@ -376,13 +358,9 @@ def perplexity(
 
     [dim]masquerade perplexity test.txt --model runs/gpt/step-1000 --length 128[/dim]
     """
-    from masquerade.checkpoint import load
-    from masquerade.data.tokens import read_documents
-    from masquerade.writing.perplexity import perplexity as measure
-    from masquerade.writing.perplexity import show
+    from masquerade.writing.commands import show_perplexity
 
-    documents = (document for source in texts for document in read_documents(source))
-    show({model: measure(load(model), documents, length=length, stride=stride)}, as_json)
+    show_perplexity(texts, model, length, stride, as_json)
 
 
 @app.command()
@@ -400,19 +378,9 @@ def ngram(
 
     [dim]masquerade ngram train.txt --test test.txt --tokenizer my-vocab --order 5[/dim]
     """
-    from masquerade.data.tokens import read_documents
-    from masquerade.text.tokenizer import Tokenizer
-    from masquerade.writing.ngram import NGram
-    from masquerade.writing.perplexity import documents, first_tokens, ngram_perplexity, show
+    from masquerade.writing.commands import show_ngrams
 
-    cut = Tokenizer.load(tokenizer)
-    if cut is None:
-        raise MasqueradeError(f"{tokenizer} holds no tokenizer; make one with 'masquerade vocab'.")
-    counted = first_tokens(documents((text for source in train for text in read_documents(source)), cut), limit)
-    texts = [text for source in test for text in read_documents(source)]
-    orders = range(min(1, order), order + 1)  # order 0 is asked for too, and refused with a sentence
-    models = {f"{n}-gram": NGram.train(counted, n, len(cut)) for n in orders}
-    show({name: ngram_perplexity(each, texts, cut) for name, each in models.items()}, as_json)
+    show_ngrams(train, test, tokenizer, order, limit, as_json)
 
 
 @app.command()

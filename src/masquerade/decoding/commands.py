@@ -1,4 +1,4 @@
-"""What the commands ``generate`` and ``keep`` read and print."""
+"""What the commands ``fill``, ``generate`` and ``keep`` read and print."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from masquerade.checkpoint import load, save
 from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
+from masquerade.decoding.fill import fill
 from masquerade.decoding.frames import Continue, frame_for
 from masquerade.decoding.generate import METHODS, Rules, Written, generate, stream
 from masquerade.decoding.keep import keep_tokens
@@ -56,6 +57,22 @@ class Output:
     as_json: bool = False
     trace: bool = False  # step by step
     picture: Path | None = None  # the steps drawn
+
+
+def show_filled(model: str, text: str, top: int, as_json: bool) -> None:
+    """Print a text with its [MASK]s filled, and the best words for each of them."""
+    filled = fill(load(model), text, top)
+    if as_json:
+        print(json.dumps(asdict(filled), ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    console.print(filled.text, markup=False)
+    for number, row in enumerate(filled.guesses, start=1):
+        title = Text(f"[MASK] {number} of {len(filled.guesses)}")
+        table = Table("word", "probability", "", title=title, title_justify="left")
+        for guess in row:
+            table.add_row(Text(guess.word), f"{guess.probability:.1%}", "█" * round(guess.probability * 40))
+        console.print(table)
 
 
 def show_texts(
