@@ -1,0 +1,118 @@
+"""What a reader learns from: windows of passages with their questions, and the spans that answer them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from masquerade.data.rows import Batch
+from masquerade.layout import IGNORE, Kind
+from masquerade.masks import forked
+from masquerade.nn.model import Model
+from masquerade.objectives.base import Example
+from masquerade.reading.layouts import Sheet, Window
+from masquerade.reading.marks import Rows
+from masquerade.reading.records import Asked
+from masquerade.text.tokenizer import Tokenizer
+from masquerade.training.loss import Loss
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A window of a passage and the questions asked of it: their ids, and the spans that answer them, as (start,
+    length) in tokens; a question without any has no answer in the whole passage. ``absent`` are questions that another
+    window of the passage answers."""
+
+    window: Window
+    article: str
+    questions: list[tuple[list[int], list[tuple[int, int]]]]
+    absent: list[list[int]]
+
+    def says(self, words: Sequence[int]) -> bool:
+        """Do the words stand in the window?"""
+        ids, n = self.window.ids, len(words)
+        return any(ids[at : at + n] == tuple(words) for at in range(len(ids) - n + 1))
+
+
+def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int) -> list[Lesson]:
+    """Records as lessons: all questions of a passage together, but no more than ``most``, at the windows that hold
+    their answers."""
+    asked = defaultdict[str, list[tuple[Asked, int]]](list)
+    for record in records:
+        for number, passage in enumerate(record.passages):
+            asked[passage].append((record, number))
+    passages = list(asked)
+    ids = dict(zip(records, sheet.questions(tokenizer, [record.question for record in records]), strict=True))
+    found = []
+    for window in sheet.windows(tokenizer, passages):
+        questions, absent = list[tuple[list[int], list[tuple[int, int]]]](), list[list[int]]()
+        for record, number in asked[passages[window.passage]]:
+            golds = record.spans[number]
+            placed = [tokens_of(window, gold.start, gold.start + len(gold.text)) for gold in golds]
+            spans = [span for span in placed if span is not None]
+            if golds and not spans:
+                absent.append(ids[record])
+            else:
+                questions.append((ids[record], spans))
+        title = asked[passages[window.passage]][0][0].title
+        for start in range(0, len(questions), most):
+            found.append(Lesson(window, title, questions[start : start + most], absent if start == 0 else []))
+    return found
+
+
+def tokens_of(window: Window, start: int, end: int) -> tuple[int, int] | None:
+    """The tokens of a window, as (start, length), that cover some characters; None if they are not all in it."""
+    held = [index for index, (first, last) in enumerate(window.places) if first < end and last > start]
+    if not held or window.places[held[0]][0] > start or window.places[held[-1]][1] < end:
+        return None
+    return held[0], held[-1] - held[0] + 1
+
+
+class ReadingLoss(Loss):
+    """The cost of wrong answers: words at slots and masks, places that slots copy, first and last words."""
+
+    def __init__(self, model: Model, sheet: Sheet, weights: Mapping[str, float]) -> None:
+        super().__init__(model)
+        self.sheet, self.weights = sheet, {name: weight for name, weight in weights.items() if weight}
+
+    def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
+        """How many words, copied places and spans the rows ask for."""
+        examples = [example for row in rows for example in row]
+        words = [each.layout.label != IGNORE for each in examples]
+        copied = [each & (one.layout.kind == Kind.CONTENT) for each, one in zip(words, examples, strict=True)]
+        return {
+            "words": sum(int(each.sum()) for each in words),
+            "copies": sum(int(each.sum()) for each in copied),
+            "pointers": sum(len(each.answers) for each in examples if each.answers is not None),
+        }
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """The summed loss of each part that has a weight."""
+        if batch.answers is None:
+            raise TypeError("a reader learns from answers")
+        layout, _ = forked(batch.layout)
+        rows = Rows(self.model.hidden(batch.layout), layout, self.sheet)
+        start, length = batch.answers.unbind(-1)
+        first, there, label = rows.begin + start, length > 0, layout.label
+        parts = dict[str, Tensor]()
+        if "words" in self.weights:
+            asked = label != IGNORE
+            scores = self.model.head("lm", rows.states[asked]).float()
+            parts["words"] = F.cross_entropy(scores, label[asked], reduction="sum")
+        if "copies" in self.weights:
+            slots = slice(1, 1 + self.sheet.slots)
+            asked = (label[:, slots] != IGNORE) & (layout.kind[:, slots] == Kind.CONTENT)
+            place = torch.arange(self.sheet.slots, device=label.device)
+            target = torch.where(place < length[:, None], first[:, None] + place, rows.close[:, None])
+            parts["copies"] = F.nll_loss(rows.copies(self.model)[asked], target[asked], reduction="sum")
+        if "pointers" in self.weights:
+            logs = rows.ends(self.model)
+            targets = [torch.where(there, place, 0) for place in (first, first + length - 1)]  # [CLS] for no answer
+            sides = [F.nll_loss(logs[..., side], target, reduction="sum") for side, target in enumerate(targets)]
+            parts["pointers"] = torch.stack(sides).mean()
+        return parts
