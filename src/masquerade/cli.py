@@ -44,25 +44,9 @@ def draw(
 
     [dim]masquerade draw prefix --text "北京是首都 | Beijing is the capital" --out prefix.png[/dim]
     """
-    from rich.console import Console
-    from rich.markup import escape
+    from masquerade.gallery import show
 
-    from masquerade.draw import save, terminal
-    from masquerade.gallery import EXAMPLES, picture
-
-    if name is None and not every:
-        raise MasqueradeError(f"Name a mask to draw, or --all of them: {', '.join(EXAMPLES)}.")
-    if every and out is not None and out.suffix:
-        raise MasqueradeError(f"--all draws many files, so --out has to be a folder, not the file '{out}'.")
-    console = Console(highlight=False)
-    for each in EXAMPLES if every else [str(name)]:
-        drawn = picture(each, text)
-        if out is None:
-            console.print(terminal(drawn, colour=console.is_terminal))
-            continue
-        for path in [out / f"{each}.svg", out / f"{each}.png"] if every else [out]:
-            save(drawn, path)
-            console.print(f"drawn: {escape(str(path))}")
+    show(name, text, out, every)
 
 
 @app.command()
@@ -140,6 +124,9 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last chec
 ModelName = Annotated[str, typer.Option("--model", "-m", help="A model's or run's folder, or a hub id.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Predictions = Annotated[Path | None, typer.Option(help="Save what was predicted here, as JSON lines.")]
+Decoder = Annotated[
+    str, typer.Option(help="parallel (all words at once, by all heads), blocks, autoregressive, rerank or mixture.")
+]
 InFile = Annotated[str | None, typer.Option("--in", help="A file with a text on each line; - for standard input.")]
 
 
@@ -222,6 +209,70 @@ def evaluate_tagger(
     from masquerade.labelling.commands import score_tagger
 
     score_tagger(records, model, predictions, as_json)
+
+
+@evaluate.command("reader")
+def evaluate_reader(
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with questions, passages and answers.")],
+    model: ModelName,
+    metric: Annotated[str | None, typer.Option(help="squad, cmrc or sogouqa; else as suits the questions.")] = None,
+    decoder: Decoder = "parallel",
+    vote: Annotated[str | None, typer.Option(help="best or all; all, if questions have several passages.")] = None,
+    accepted: Annotated[Path | None, typer.Option(help="SogouQA's file of accepted answers.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many questions, the first ones.")] = None,
+    predictions: Predictions = None,
+    worst: Annotated[
+        int | None, typer.Option(min=1, help="Print the worst so many; they are saved first, too.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a reader as SQuAD, CMRC 2018 or SogouQA do, and see which questions it is worst at.
+
+    Questions come in the formats that train reader takes.
+
+    [dim]masquerade evaluate reader dev.json --model en --worst 10 --predictions answers.jsonl[/dim]
+    [dim]masquerade evaluate reader sogouqa.json --model zh --accepted gold.txt[/dim]
+    """
+    from masquerade.reading.commands import Exam, score_reader
+
+    exam = Exam(records, metric, decoder, vote, accepted, limit)
+    score_reader(model, exam, predictions, worst, as_json)
+
+
+@app.command()
+def ask(
+    question: Annotated[str | None, typer.Argument(help="What you want to know from the texts.")] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--in",
+            metavar="FILE",
+            help="A text file, a folder of .txt and .md files, or - for standard input; as often as you like.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="en, zh, a reader's or run's folder, or a hub id; else as suits the text."),
+    ] = None,
+    n_best: Annotated[int, typer.Option(help="How many answers, the best one first.")] = 1,
+    decoder: Decoder = "parallel",
+    vote: Annotated[
+        str, typer.Option(help="Of several texts: best, the surest one says it; all, they say it together.")
+    ] = "best",
+    free: Annotated[bool, typer.Option("--free", help="Any words, not only a piece of the text.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Answer a question from your texts, with how sure that is and where it stands.
+
+    Without a question it asks you for questions, or takes those of a pipe, a line each; the texts are read only once.
+
+    [dim]masquerade ask "When was the stone found?" --in examples/rosetta.txt[/dim]
+    [dim]masquerade ask "都江堰是谁修建的？" --in examples/dujiangyan.txt --n-best 3[/dim]
+    [dim]masquerade ask --in notes --in report.md[/dim]
+    """
+    from masquerade.reading.commands import How, show_answers
+
+    show_answers(question, source or [], model, How(n_best, vote, decoder, free), as_json)
 
 
 @app.command()

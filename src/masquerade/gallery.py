@@ -6,10 +6,14 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
 
 from masquerade import masks
-from masquerade.draw import Picture
-from masquerade.errors import LayoutError
+from masquerade.draw import Picture, save, terminal
+from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import Kind, Layout, visible
 from masquerade.text.chinese import is_wide
 
@@ -115,3 +119,20 @@ def picture(name: str, text: str | None = None) -> Picture:
         column_kinds=kinds,
         caption=about,
     )
+
+
+def show(name: str | None, text: str | None, out: Path | None, every: bool) -> None:
+    """Print the picture of a mask, or of every mask; or save it."""
+    if name is None and not every:
+        raise MasqueradeError(f"Name a mask to draw, or --all of them: {', '.join(EXAMPLES)}.")
+    if every and out is not None and out.suffix:
+        raise MasqueradeError(f"--all draws many files, so --out has to be a folder, not the file '{out}'.")
+    console = Console(highlight=False)
+    for each in EXAMPLES if every else [str(name)]:
+        drawn = picture(each, text)
+        if out is None:
+            console.print(terminal(drawn, colour=console.is_terminal))
+            continue
+        for path in [out / f"{each}.svg", out / f"{each}.png"] if every else [out]:
+            save(drawn, path)
+            console.print(Text(f"drawn: {path}"))
