@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from masquerade.nn.cache import Cache
     from masquerade.nn.model import Model, build
     from masquerade.nn.spec import Spec
+    from masquerade.reading.reader import Reader
 
 __version__ = "0.1.0"
 
 _HOMES = {  # names are fetched when first used, so that `masquerade --help` need not wait for torch
     "load": "masquerade.checkpoint",
     "save": "masquerade.checkpoint",
+    "Reader": "masquerade.reading.reader",
     "Layout": "masquerade.layout",
     "Cache": "masquerade.nn.cache",
     "Model": "masquerade.nn.model",
@@ -24,7 +26,7 @@ _HOMES = {  # names are fetched when first used, so that `masquerade --help` nee
     "Spec": "masquerade.nn.spec",
 }
 
-__all__ = ["Cache", "Layout", "Model", "Spec", "build", "load", "save"]
+__all__ = ["Cache", "Layout", "Model", "Reader", "Spec", "build", "load", "save"]
 
 
 def __getattr__(name: str) -> Any:

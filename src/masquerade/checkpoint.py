@@ -40,10 +40,13 @@ def load(source: str | Path) -> Model:
     return model.eval()
 
 
-def save(model: Model, folder: str | Path) -> None:
+def save(model: Model, folder: str | Path, dtype: torch.dtype | None = None) -> None:
     """Write a model as a folder: config.json, model.safetensors, and its tokenizer's files. Each file is written
-    under a temporary name first, and the configuration last, so a folder that has one is complete."""
+    under a temporary name first, and the configuration last, so a folder that has one is complete. With ``dtype`` the
+    weights are written in that precision: half of the size with torch.float16."""
     place, family, weights = Path(folder), FAMILIES[model.spec.family], model.state_dict()
+    if dtype is not None:
+        weights = {name: tensor.to(dtype) for name, tensor in weights.items()}
     config = family.config(model.spec, model.config)
     names = family.names(model.spec, weights, family.prefix if model.spec.all_heads else "")
     theirs = family.merge({names[name]: tensor for name, tensor in weights.items()}, model.spec)

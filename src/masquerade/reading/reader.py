@@ -21,6 +21,7 @@ from masquerade.reading.memory import Memory, encode, recall
 from masquerade.text.tokenizer import Tokenizer
 
 DECODERS = tuple(METHODS)
+SHIPPED = {"en": "reader-en", "zh": "reader-zh"}  # the readers that come with Masquerade
 
 TOKENS = 8192  # tokens that go through the network at once, padding included
 TOGETHER = 16  # windows that are remembered at once
@@ -64,7 +65,7 @@ class Reader:
     @staticmethod
     def load(source: str | Path) -> Reader:
         """A reader that comes with Masquerade ("en", "zh"), or one in a folder, a run's folder, or under a hub id."""
-        return Reader(load(source))
+        return Reader(load(shipped(str(source)) if source in SHIPPED else source))
 
     def ask(
         self,
@@ -198,6 +199,18 @@ class Ask:
             if self.window.ids[start : start + len(ids)] == ids:
                 return self.span(start, len(ids), share)
         return Candidate(tokenizer.decode(ids), share, self.passage)
+
+
+def shipped(name: str) -> Path:
+    """The folder of a reader that comes with Masquerade: inside of the installed package, or in a clone."""
+    package = Path(__file__).parents[1]
+    for home in (package / "models", package.parents[1] / "models"):
+        if (home / SHIPPED[name] / "config.json").is_file():
+            return home / SHIPPED[name]
+    raise MasqueradeError(
+        f"The reader '{name}' is not part of this installation; take models/{SHIPPED[name]} of the project's repository, "
+        "and give its folder as the model."
+    )
 
 
 Found = tuple[Ask, list[Candidate], float]  # what was asked, what was found, and how probable it is that nothing is
