@@ -208,7 +208,7 @@ def shipped(name: str) -> Path:
         if (home / SHIPPED[name] / "config.json").is_file():
             return home / SHIPPED[name]
     raise MasqueradeError(
-        f"The reader '{name}' is not part of this installation; take models/{SHIPPED[name]} of the project's repository, "
+        f"The reader '{name}' is not part of this installation; take models/{SHIPPED[name]} of its repository, "
         "and give its folder as the model."
     )
 

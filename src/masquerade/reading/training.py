@@ -39,6 +39,7 @@ class Reading(Recipe):
     parts: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0, "copies": 1.0, "pointers": 1.0})
     written: float = 0.0  # the share of questions whose answer is learnt word by word; that of the others in slots
     strangers: float = 0.1  # for each question, so many of other passages of the article, which have no answer here
+    lowercase: bool = False  # read text in small letters, whatever the tokenizer says
     dropout: float = 0.1  # none inside of attention, which is much faster without
     most: int = 8  # questions of a passage in one example
     metric: str = "squad"
@@ -77,7 +78,8 @@ class TrainReader(Job):
         kept = tuple(head for head in start.spec.all_heads if head == "lm" and head not in heads)
         spec = replace(start.spec, family="masquerade", fork=recipe.fork, pooler=False)
         spec = replace(spec, dropout=recipe.dropout, attention_dropout=0.0)
-        model = Model(replace(spec, outputs=heads + kept, spare=()), start.tokenizer)
+        tokenizer = start.reader.lowercased() if recipe.lowercase else start.reader
+        model = Model(replace(spec, outputs=heads + kept, spare=()), tokenizer)
         mine, theirs = model.state_dict(), start.state_dict()
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
         settings = Settings(recipe.slots, recipe.question, {part: recipe.parts.get(part, 0.0) for part in PARTS})

@@ -10,6 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
+from tokenizers.normalizers import BertNormalizer
 from tokenizers.processors import TemplateProcessing
 
 from masquerade.errors import CheckpointError, MasqueradeError
@@ -61,6 +62,14 @@ class Tokenizer:
         write_text(folder / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
         if self.word_pieces:
             write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in self.tokens(range(len(self)))))
+
+    def lowercased(self) -> Tokenizer:
+        """The same vocabulary over text in small letters: for word pieces without capitals that are published as if
+        they had some, so that every capital is unknown."""
+        other = Tokenizer(Backend.from_str(self.backend.to_str()))
+        other.specials = dict(self.specials)
+        other.backend.normalizer = BertNormalizer(lowercase=True)
+        return other
 
     def __len__(self) -> int:
         """The size of the vocabulary."""
