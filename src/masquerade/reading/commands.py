@@ -45,9 +45,13 @@ class How:
 def show_answers(question: str | None, sources: Sequence[str], model: str | None, how: How, as_json: bool) -> None:
     """Print the answer to a question from texts; without a question, answer what is asked until nothing is."""
     if question is None and "-" in sources:
-        raise MasqueradeError("Standard input is the text, so no questions can come from there; give one as a word.")
-    if question is not None and not question.strip():
-        raise MasqueradeError("The question is empty; ask something.")
+        raise MasqueradeError(
+            "Standard input is the text, so the question cannot come from there too; give it behind ask."
+        )
+    if question is not None:
+        question = decoded(question.encode("utf-8", "surrogateescape"), "question")  # what was typed may be any bytes
+        if not question.strip():
+            raise MasqueradeError("The question is empty; ask something.")
     pages = read_pages(sources)
     reader = Reader.load(model or language(question or "", "\n".join(page.text for page in pages)))
     desk = Desk(reader, pages, how, as_json)
