@@ -228,7 +228,8 @@ def join(layouts: Sequence[Layout]) -> Layout:
     if any(layout.rows not in (1, rows) for layout in layouts):
         raise LayoutError(f"Layouts of {sorted({layout.rows for layout in layouts})} rows cannot be joined row by row.")
     if any(layout.ids.dim() == 2 for layout in layouts):
-        layouts = [layout.batched().map(lambda field: field.expand(rows, -1)) for layout in layouts]
+        whole = (layout.batched() for layout in layouts)
+        layouts = [each if each.rows == rows else each.map(lambda field: field.expand(rows, -1)) for each in whole]
     return Layout(*(torch.cat([getattr(layout, name) for layout in layouts], dim=-1) for name in FIELDS))
 
 

@@ -66,10 +66,11 @@ class Searching:
         owners = [prompt for prompt in self.live for _ in range(beams)]
         history = torch.cat([desk.page.before, self.ids], dim=1)
         logs = job.admit(scores[:, 0].log_softmax(-1), history, done, owners, self.states)
-        total = (self.scores[:, :, None] + logs.view(prompts, beams, vocab)).flatten(1)
         # one of each beam's tokens may be the end, so twice as many candidates leave enough to go on with
+        logs, tokens = logs.topk(min(2 * width, vocab))
+        total = (self.scores.view(-1, 1) + logs).view(prompts, -1)
         top, places = total.topk(min(2 * width, total.shape[1]))
-        parent, token = places // vocab, places % vocab
+        parent, token = places // logs.shape[1], tokens.view(prompts, -1).gather(1, places)
         limits = torch.tensor([job.limits[prompt] for prompt in self.live], device=token.device)
         ends = (done + 1 >= limits)[:, None].expand_as(token)
         if job.end is not None:
@@ -77,9 +78,9 @@ class Searching:
         rows = parent + beams * torch.arange(prompts, device=token.device)[:, None]
         self._finish(top[:, :width], rows[:, :width], token[:, :width], ends[:, :width])
         running, order = top.masked_fill(ends, -torch.inf).topk(min(width, top.shape[1]))
-        going = [item for item in range(prompts) if not self._over(item, float(running[item, 0]), done + 1)]
+        going = [item for item, best in enumerate(running[:, 0].tolist()) if not self._over(item, best, done + 1)]
         commits = [each for item in set(range(prompts)) - set(going) for each in self._best(self.live[item])]
-        self._go_on(torch.tensor(going, device=token.device).long(), running, rows, token, order)
+        self._go_on(going, running, parent.gather(1, order), token.gather(1, order))
         return commits
 
     def results(self) -> list[list[Hypothesis]]:
@@ -117,15 +118,17 @@ class Searching:
         hoped: float = running / length**settings.length_penalty
         return hoped <= self.found[prompt][-1].score
 
-    def _go_on(self, going: Tensor, running: Tensor, rows: Tensor, token: Tensor, order: Tensor) -> None:
-        """Continue the prompts at ``going`` with their best beams: running scores (prompts, beams), and which of the
-        candidates, rows and tokens (prompts, candidates), they are."""
-        chosen = rows.gather(1, order)[going].flatten()
-        tokens = token.gather(1, order)[going].flatten()
-        self.live = [self.live[item] for item in going.tolist()]
-        self.scores = running[going]
+    def _go_on(self, going: list[int], running: Tensor, parent: Tensor, token: Tensor) -> None:
+        """Continue the prompts at ``going`` with their best beams: their scores, which beam each goes on from, and with
+        which token, each (prompts, beams)."""
+        before, beams, parents = self.scores.shape[1], parent.shape[1], parent.tolist()
+        taken = [(item, child) for item in going for child in _at_home(parents[item])]
+        items, children = torch.tensor(taken, device=token.device).long().view(-1, 2).unbind(1)
+        chosen, tokens = before * items + parent[items, children], token[items, children]
+        self.live = [self.live[item] for item in going]
+        self.scores = running[items, children].view(-1, beams)
         alive = self.scores.flatten().isfinite().tolist()
-        owners = [prompt for prompt in self.live for _ in range(self.scores.shape[1])]
+        owners = [prompt for prompt in self.live for _ in range(beams)]
         self.states = [
             self.job.advance(owner, self.states[row], number) if lives else None
             for owner, row, number, lives in zip(owners, chosen.tolist(), tokens.tolist(), alive, strict=True)
@@ -136,3 +139,11 @@ class Searching:
 
     def _best(self, prompt: int) -> list[Commit]:
         return self.found[prompt][0].trace if self.found[prompt] else []
+
+
+def _at_home(parents: list[int]) -> list[int]:
+    """An order of the beams, each of which goes on from one of those before, in which as many as can be stand where
+    that one stood: what the desk knows of these need not be moved."""
+    first = {parent: child for child, parent in reversed(list(enumerate(parents)))}
+    others = iter(child for child, parent in enumerate(parents) if first[parent] != child)
+    return [first[place] if place in first else next(others) for place in range(len(parents))]

@@ -98,8 +98,8 @@ class Desk:
             whole = new if self.shown is None else join([self.shown, new])
             states = self.model.hidden(whole, source=self.source)[:, len(whole) - len(new) :]
             self.shown = whole[: len(whole) - goes] if goes < len(whole) else None
-        if asks:
-            states = states[:, len(new) - asks :]
+        if asks or len(new) == 1:
+            states = states[:, len(new) - max(asks, 1) :]
         else:
             last = (new.real * torch.arange(len(new), device=states.device)).argmax(-1)
             states = states[torch.arange(len(states), device=states.device), last][:, None]

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from masquerade.nn.relations import Nezha, View, relation
+from masquerade.nn.relations import Nezha, TransformerXL, View, relation
 from masquerade.nn.spec import Spec
+
+SMALLEST = 64  # tokens that there is room for where keys begin to grow
 
 
 class KeyValues(tuple[Tensor, Tensor]):
@@ -36,7 +38,8 @@ class KeyValues(tuple[Tensor, Tensor]):
         n, total = self[0].shape[2], self[0].shape[2] + key.shape[2]
         room = self.room
         if room is None or room[0].shape[2] < total or (room[0].is_inference() and not key.is_inference()):
-            room = (_roomier(self[0], 2 * total), _roomier(self[1], 2 * total))
+            size = max(2 * total, SMALLEST)
+            room = (_roomier(self[0], size), _roomier(self[1], size))
         room[0][:, :, n:total], room[1][:, :, n:total] = key, value
         return KeyValues._of(room, total, room)
 
@@ -85,19 +88,21 @@ class Attention(nn.Module):
         if self.relation is not None:
             asked = self.relation.scores(query, view) * self.scale
             bias = asked if bias is None else bias + asked
-        if isinstance(self.relation, Nezha):  # the only scheme that needs the weights themselves
-            scores = query @ key.transpose(-1, -2) * self.scale
-            weights = F.softmax(scores if bias is None else scores + bias, dim=-1)
-            weights = F.dropout(weights, dropout, self.training)
-            mixed = weights @ value + self.relation.values(weights, view)
+        query = self.relation.content(query) if isinstance(self.relation, TransformerXL) else query
+        together = len(query) // len(key)
+        if together > 1:
+            query, bias = _stacked(query, together), None if bias is None else _stacked(bias, together)
+        if together > 1 or isinstance(self.relation, Nezha):
+            # a few rows at one set of keys are answered faster by two plain products; and NEZHA needs the weights
+            scores = (query * self.scale) @ key.transpose(-1, -2)
+            weights = F.dropout(F.softmax(scores if bias is None else scores + bias, dim=-1), dropout)
+            mixed = weights @ value
+            if isinstance(self.relation, Nezha):
+                mixed = mixed + self.relation.values(weights, view)
         else:
-            query = query if self.relation is None else self.relation.content(query)
-            together = len(query) // len(key)
-            if together > 1:
-                query, bias = _stacked(query, together), None if bias is None else _stacked(bias, together)
             mixed = F.scaled_dot_product_attention(query, key, value, bias, dropout, scale=self.scale)
-            if together > 1:
-                mixed = _apart(mixed, together)
+        if together > 1:
+            mixed = _apart(mixed, together)
         if view.blind is not None:
             mixed = mixed.masked_fill(view.blind, 0.0)
         out: Tensor = self.output(mixed.transpose(1, 2).flatten(2))

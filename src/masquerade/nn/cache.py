@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from masquerade.errors import LayoutError
-from masquerade.layout import FAR, Layout, join, visible
+from masquerade.layout import FAR, Kind, Layout, join, visible
 from masquerade.nn.attention import KeyValues
 
 
@@ -32,12 +32,12 @@ class Cache:
             return new
         if self.layout.rows != new.rows:
             raise LayoutError(f"A cache of {self.layout.rows} rows cannot be extended by {new.rows} rows.")
-        seen = visible(self.layout, new).nonzero()
-        if len(seen):
-            _, old, late = seen[0].tolist()
+        pair = _first_sight(self.layout, new)
+        if pair is not None:
             raise LayoutError(
-                f"The cache cannot be extended: token {old} in it would see new token {late}, so what it computed "
-                "would no longer hold; lay out all the tokens that see each other in one pass, or do without a cache."
+                f"The cache cannot be extended: token {pair[0]} in it would see new token {pair[1]}, so what it "
+                "computed would no longer hold; lay out all the tokens that see each other in one pass, or do without "
+                "a cache."
             )
         return join([self.layout, new])
 
@@ -65,9 +65,12 @@ class Cache:
             sources = _each_once(rows // together)
             self.source = [KeyValues(kept.index_select(0, sources) for kept in pair) for pair in self.source]
             return
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        origin = rows[moved]
         for pair in self.layers:
             for kept in pair:
-                kept[:, :, shared:] = kept[:, :, shared:].index_select(0, rows)
+                late = kept[:, :, shared:]
+                late.index_copy_(0, moved, late.index_select(0, origin))
 
     def remember(self, n: int) -> None:
         """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the
@@ -79,6 +82,16 @@ class Cache:
         self.layout = self.layout[len(self) - n :].replace(rank=-FAR, horizon=-FAR)
         last = slice(len(self.layers[0][0][0, 0]) - n, None) if self.layers else slice(0)
         self.layers = [KeyValues(kept[:, :, last].detach() for kept in pair) for pair in self.layers]
+
+
+def _first_sight(old: Layout, new: Layout) -> tuple[int, int] | None:
+    """An old token that sees a new one, and that one; None if nobody does."""
+    if not len(old) or not len(new):
+        return None
+    if bool((new.kind == Kind.CONTENT).all() & (new.rank.amin() > old.horizon.amax())):
+        return None  # all that is new lies beyond every horizon, so there is no need to look at each pair
+    seen = visible(old, new).nonzero()
+    return (int(seen[0, 1]), int(seen[0, 2])) if len(seen) else None
 
 
 def _each_once(sources: Tensor) -> Tensor:
