@@ -66,9 +66,13 @@ def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: 
 
 
 def tokens_of(window: Window, start: int, end: int) -> tuple[int, int] | None:
-    """The tokens of a window, as (start, length), that cover some characters; None if they are not all in it."""
+    """The tokens of a window, as (start, length), that cover some characters; None if they are not all in it. What no
+    token has, as an accent that is dropped, does not count, unless it is at the window's edge, where it may be a word.
+    """
     held = [index for index, (first, last) in enumerate(window.places) if first < end and last > start]
-    if not held or window.places[held[0]][0] > start or window.places[held[-1]][1] < end:
+    if not held or (held[0] == 0 and window.places[0][0] > start):
+        return None
+    if held[-1] == len(window.ids) - 1 and window.places[-1][1] < end:
         return None
     return held[0], held[-1] - held[0] + 1
 
@@ -107,7 +111,7 @@ class ReadingLoss(Loss):
         if "copies" in self.weights:
             slots = slice(1, 1 + self.sheet.slots)
             asked = (label[:, slots] != IGNORE) & (layout.kind[:, slots] == Kind.CONTENT)
-            place = torch.arange(self.sheet.slots, device=label.device)
+            place = torch.arange(asked.shape[1], device=label.device)  # fewer than slots, if all rows are short ones
             target = torch.where(place < length[:, None], first[:, None] + place, rows.close[:, None])
             parts["copies"] = F.nll_loss(rows.copies(self.model)[asked], target[asked], reduction="sum")
         if "pointers" in self.weights:

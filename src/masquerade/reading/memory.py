@@ -33,11 +33,12 @@ class Kept:
     @property
     def size(self) -> int:
         """How many bytes it takes."""
-        return sum(each.numel() * each.element_size() for each in (self.states, *self.layers))
+        parts = (*vars(self.layout).values(), self.states, *self.layers)
+        return sum(each.numel() * each.element_size() for each in parts)
 
     def to(self, dtype: torch.dtype) -> Kept:
-        """The same in another precision."""
-        return Kept(self.layout, self.states.to(dtype), tuple(layer.to(dtype) for layer in self.layers))
+        """The same in another precision, and apart from what it was read together with."""
+        return Kept(self.layout, self.states.to(dtype, copy=True), tuple(layer.to(dtype) for layer in self.layers))
 
 
 class Memory:
@@ -59,10 +60,13 @@ class Memory:
 
     def put(self, ids: tuple[int, ...], kept: Kept) -> None:
         """Hold a passage; others go until there is room, and one that is larger than all the room is not held."""
+        stored = kept.to(self.dtype)
+        if stored.size > self.size:
+            return
         if ids in self.held:
             self.used -= self.held.pop(ids).size
-        self.held[ids] = kept.to(self.dtype)
-        self.used += self.held[ids].size
+        self.held[ids] = stored
+        self.used += stored.size
         while self.used > self.size:
             self.used -= self.held.popitem(last=False)[1].size
 
@@ -71,13 +75,14 @@ def encode(model: Model, sheet: Sheet, windows: Sequence[Window]) -> list[Kept]:
     """Windows of passages, read as far as they are shared."""
     if not windows:
         return []
-    layout, cache = batch([sheet.trunk(window.ids) for window in windows], model.spec.pad).to(model.device), Cache()
+    trunks = [sheet.trunk(window.ids).to(model.device) for window in windows]
+    layout, cache = batch(trunks, model.spec.pad), Cache()
     states = model.stack(model.embed(layout), layout, cache, steps=_shared(model))
     found = []
-    for row, window in enumerate(windows):
-        n = len(window.ids) + 1
+    for row, trunk in enumerate(trunks):
+        n = len(trunk)
         layers = tuple(torch.stack([key[row, :, :n], value[row, :, :n]]) for key, value in cache.layers)
-        found.append(Kept(layout.row(row), states[row, :n], layers))
+        found.append(Kept(trunk, states[row, :n], layers))
     return found
 
 

@@ -51,7 +51,7 @@ class Settings:
 
     def sheet(self, model: Model) -> Sheet:
         """How questions and passages are laid out for the model."""
-        return Sheet.of(model.reader, self.slots, self.question, model.spec.longest)
+        return Sheet.of(model.reader, self.slots, self.question, model.spec.longest - model.spec.position_offset)
 
 
 class Reader:
@@ -130,11 +130,12 @@ class Reader:
                     self.memory.put(window.ids, kept)
 
     def _windows(self, passages: Iterable[str]) -> dict[str, list[Window]]:
-        """The windows of each passage."""
+        """The windows of each passage that have words in them."""
         texts = list(dict.fromkeys(passages))
         found = dict[str, list[Window]]({text: [] for text in texts})
         for window in self.sheet.windows(self.tokenizer, texts):
-            found[texts[window.passage]].append(window)
+            if window.ids:
+                found[texts[window.passage]].append(window)
         return found
 
     def _batches(self, jobs: Mapping[tuple[int, ...], list[Ask]]) -> Iterator[list[list[Ask]]]:
@@ -175,7 +176,7 @@ class Reader:
         pairs = [(ask.ids, ask.window.ids) for ask in asks]
         for ask, texts in zip(asks, write_answers(self.model, self.sheet, pairs, decoder, n_best, free), strict=True):
             found = [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts]
-            yield ask, found, 0.0
+            yield ask, found, sum(each.share for each in found if not each.text)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,440 @@
+"""A reader asked: answers stand in the text where it says, whatever the text, the batch, the memory, the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from mask_cases import seeded
+from reader_cases import PARTS, SEP, SHEET, network, reader, tokenizer
+
+from masquerade import Model
+from masquerade.decoding.spans import choose_spans
+from masquerade.errors import MasqueradeError
+from masquerade.layout import IGNORE, join
+from masquerade.masks import forked
+from masquerade.reading import reader as module
+from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.decoders import write_answers
+from masquerade.reading.layouts import Sheet, Window
+from masquerade.reading.marks import Marks, Rows, mark
+from masquerade.reading.memory import Kept, Memory, encode, recall
+from masquerade.reading.reader import DECODERS, Reader, Settings
+
+SCRAPS = [
+    "The", "cat", "NASA", "Café", "cafe\u0301", "É", "walking", "dogs", "北京", "是", "中国的首都", "上海",
+    "２０２１年", "2021", "1", "😀", "👩‍👩‍👧", "unheard-of", "İ", "ﬁ", ".", "。", "，", "?", "[MASK]",
+    " ", "  ", "\t", "\u3000", "\n", "\u200b",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(SCRAPS), min_size=1, max_size=40).map("".join).filter(lambda text: bool(text.strip()))
+SHORT = "The cat sat on a warm red mat."
+CITY = "北京是中国的首都。上海在中国。"
+ROOMS = ("by the sea", "on a mat", "in Shanghai 上海", "中国", "1, 2 and 2021", "NASA", "Café", "the red house")
+LONG = " ".join(f"The old dogs saw two cats {one}, and was born {other}." for one in ROOMS for other in ROOMS[:3])
+ASKED: list[tuple[str, Any]] = [
+    ("Who sat on the mat?", SHORT),
+    ("中国的首都是哪里？", CITY),
+    ("Where?", [SHORT, CITY]),
+    ("What is the red cat?", LONG),
+    ("Who sat on the mat?", [LONG, SHORT, CITY, ""]),
+    ("谁在上海？", [CITY, SHORT + CITY]),
+    ("Who was born by the sea in 1 2 0 2 1, and what is the cat who sat on a mat?", SHORT),
+]
+
+
+def every(answer: Answer) -> list[Answer]:
+    return [answer, *answer.alternatives] if answer else list(answer.alternatives)
+
+
+def same(one: Answer, other: Answer, near: float = 1e-5) -> bool:
+    """The same answers at the same places, with nearly the same scores."""
+    places = [[(each.text, each.passage, each.start, each.end) for each in every(answer)] for answer in (one, other)]
+    scores = [[each.score for each in (answer, *answer.alternatives)] for answer in (one, other)]
+    return places[0] == places[1] and scores[0] == pytest.approx(scores[1], abs=near)
+
+
+def pointing(model: Model, rows: Rows, weights: Mapping[str, float]) -> Marks:
+    """Marks of one who answers a question with its own words, where the passage has them."""
+    found, questions, longest = [], [], int((rows.close - rows.begin).max())
+    spans = torch.full((len(rows.states), longest, SHEET.slots), -torch.inf)
+    for row, (begin, close) in enumerate(zip(rows.begin.tolist(), rows.close.tolist(), strict=True)):
+        ids = rows.layout.ids[row].tolist()
+        questions.append(ids[SHEET.slots + 2 : begin - 1])
+        found.append(ids[begin:close] + [-1] * (longest - close + begin))
+        for start in range(close - begin):
+            for number in range(min(SHEET.slots, close - begin - start)):
+                there = found[-1][start : start + number + 1] == questions[-1]
+                spans[row, start, number] = 0.0 if there else -30.0
+    return Marks(spans, torch.full((len(rows.states),), -15.0), torch.tensor(found))
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """A reader that answers with the words of the question."""
+    monkeypatch.setattr(module, "mark", pointing)
+    return reader()
+
+
+# ----------------------------------------------------------------------------------------------------------- places
+
+
+@seeded
+@given(texts, st.integers(0, 3))
+def test_an_answer_is_what_stands_at_its_place_in_the_original_text(text: str, seed: int) -> None:
+    (ids, places), found = tokenizer().encode_places([text])[0], reader(seed=seed).ask("Where is 北京?", text, n_best=6)
+    assert bool(found) == bool(ids)
+    pieces = [piece.startswith("##") for piece in [*tokenizer().tokens(ids), ""]]
+    for answer in every(found):
+        assert 0 <= answer.start < answer.end <= len(text)
+        assert text[answer.start : answer.end] == answer.text
+        assert answer.text == answer.text.strip()
+        assert answer.passage == 0
+        first = [start for start, _ in places].index(answer.start)
+        last = [end for _, end in places].index(answer.end)
+        assert last - first < SHEET.slots
+        if not pieces[first] and not pieces[last + 1]:  # whole words are read again as the same
+            assert tokenizer().encode(answer.text) == ids[first : last + 1]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answer"),
+    [
+        ("nasa", "Who saw  NASA?", "NASA"),
+        ("cafe", "the\tCafé，是", "Café"),
+        ("２０２１年", "北京 2021 是２０２１年。", "２０２１年"),
+        ("中国的首", "北京是中国的首都", "中国的首"),
+        ("red mat", "A 😀 red \u3000 Mat.", "red \u3000 Mat"),
+        ("THE CAT", "  the  cat", "the  cat"),
+    ],
+)
+def test_an_answer_has_the_spelling_of_the_text(echo: Reader, question: str, text: str, answer: str) -> None:
+    found = echo.ask(question, text)
+    assert found.text == answer
+    assert found.start == text.index(answer)
+    assert found.score > 0.99
+
+
+def test_an_answer_is_found_anywhere_in_a_passage_of_many_windows(echo: Reader) -> None:
+    count, filler, answer = 3 * SHEET.room, ["the  sea", "in", "上", "CAFÉ"], "two red Cats"
+    texts, places = [], []
+    for at in range(count - 3):
+        before = " ".join(filler[number % 4] for number in range(at))
+        behind = " ".join(filler[number % 4] for number in range(at, count))
+        texts.append(f"{before} {answer} {behind}")
+        places.append(len(before) + 1)
+    windows = SHEET.windows(tokenizer(), texts[:1])
+    assert len(windows) > 5
+    found = echo.ask_many([(answer, text) for text in texts])
+    assert [each.text for each in found] == [answer] * len(texts)
+    assert [each.start for each in found] == places
+
+
+@seeded
+@given(st.integers(1, 30), st.integers(0, 150), st.integers(1, 12))
+def test_windows_cover_a_passage_and_hold_every_stretch_of_it_that_is_half_a_window(
+    room: int, count: int, stride: int
+) -> None:
+    sheet = Sheet(2, 3, 2 + 3 + 3 + 1 + 7 + room, 2, 3, 4)
+    text = " ".join(["cat", "red", "the"][number % 3] for number in range(count))
+    ids, places = tokenizer().encode_places([text])[0]
+    for step in (None, min(stride, sheet.room)):
+        windows = sheet.windows(tokenizer(), ["", text], step)
+        assert [window.passage for window in windows] == [0] + [1] * (len(windows) - 1)
+        begins = [number * (step or sheet.room // 2) for number in range(len(windows) - 1)]
+        for begin, window in zip(begins, windows[1:], strict=True):
+            assert list(window.ids) == ids[begin : begin + sheet.room]
+            assert list(window.places) == places[begin : begin + sheet.room]
+            assert len(window.ids) <= sheet.room
+        assert all(begin + sheet.room < count for begin in begins[:-1]), "no window but the last reaches the end"
+        stretch = sheet.room - (step or sheet.room // 2) + 1
+        for start in range(count - stretch + 1):
+            assert any(begin <= start and start + stretch <= begin + sheet.room for begin in begins)
+
+
+def test_a_table_that_begins_elsewhere_has_room_for_fewer_positions() -> None:
+    found = reader(position_offset=2, longest=SHEET.longest).ask("Where?", LONG)
+    assert LONG[found.start : found.end] == found.text
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("fork", range(4))
+@pytest.mark.parametrize("vote", sorted(VOTES))
+def test_many_questions_are_answered_as_each_is_alone(fork: int, vote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asker, told = reader(fork), list[int]()
+    alone = [asker.ask(question, passages, 4, vote) for question, passages in ASKED]
+    for tokens in (module.TOKENS, 200, 1):
+        monkeypatch.setattr(module, "TOKENS", tokens)
+        together = asker.ask_many(ASKED, 4, vote, done=told.append)
+        assert all(same(one, other) for one, other in zip(alone, together, strict=True))
+    assert sum(told) >= 3 * sum(1 if isinstance(passages, str) else len(passages) for _, passages in ASKED) - 3
+    assert asker.ask_many([]) == []
+
+
+def test_the_best_answers_come_first_and_none_comes_twice() -> None:
+    for question, passages in ASKED:
+        found = reader().ask(question, passages, n_best=8)
+        answers = every(found)
+        assert len(answers) == 8
+        assert all(one.score >= other.score for one, other in pairwise(answers))
+        assert len({answer.text.casefold() for answer in answers}) == 8
+        few = reader().ask(question, passages, n_best=3)
+        assert [each.text for each in every(few)] == [each.text for each in answers[:3]]
+
+
+def test_a_passage_that_stands_twice_is_another_witness() -> None:
+    once, twice = (reader().ask("谁", [CITY] * count, vote="all") for count in (1, 2))
+    p = reader().ask("谁", CITY).score
+    assert once.score == pytest.approx(p * p / (p + 1), rel=1e-4)
+    assert twice.score == pytest.approx(2 * p * p / (2 * p + 1), rel=1e-4)
+    assert reader().ask("谁", [CITY] * 2, vote="best").score == pytest.approx(p, rel=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------------ votes
+
+CANDIDATES = [
+    Candidate("Paris", 0.5, 0, 10, 15),
+    Candidate("Rome", 0.4, 0, 30, 34),
+    Candidate("paris", 0.3, 0, 50, 55),  # the same in the same passage: counts once, at its best place
+    Candidate("Rome", 0.45, 1, 3, 7),
+    Candidate("Rome", 0.2, 2, 8, 12),
+    Candidate("", 0.9, 2),
+    Candidate("Oslo", 0.1, 2, 0, 4),
+]
+
+
+def test_the_best_place_wins_or_all_passages_vote() -> None:
+    best = merged(CANDIDATES, 0.05, VOTES["best"], 3, 0.0)
+    assert best == Answer("Paris", 0.5, 0, 10, 15, (Answer("Rome", 0.45, 1, 3, 7), Answer("Oslo", 0.1, 2, 0, 4)))
+    voted = merged(CANDIDATES, 0.05, VOTES["all"], 2, 0.0)
+    rome = (0.4**2 + 0.45**2 + 0.2**2) / (0.4 + 0.45 + 0.2 + 1)
+    assert (voted.text, voted.passage, voted.start) == ("Rome", 1, 3)
+    assert voted.score == pytest.approx(rome)
+    assert [each.text for each in voted.alternatives] == ["Paris"]
+    assert voted.alternatives[0].score == pytest.approx(0.5**2 / 1.5)
+
+
+def test_what_is_below_the_threshold_is_no_answer() -> None:
+    assert merged(CANDIDATES, 0.05, VOTES["best"], 1, 0.5).text == "Paris"
+    nothing = merged(CANDIDATES, 0.05, VOTES["best"], 2, 0.51)
+    assert not nothing
+    assert (nothing.text, nothing.score, nothing.passage, nothing.start, nothing.end) == ("", 0.05, -1, -1, -1)
+    assert [each.text for each in nothing.alternatives] == ["Paris", "Rome"]
+    assert merged([], 0.7, VOTES["all"], 2, 0.0) == Answer("", 0.7)
+    found = reader().ask("Where?", SHORT, n_best=2)
+    refused = reader(threshold=found.score + 1e-3).ask("Where?", SHORT, n_best=2)
+    assert not refused
+    assert [each.text for each in refused.alternatives] == [each.text for each in every(found)]
+    assert reader(threshold=found.score - 1e-3).ask("Where?", SHORT).text == found.text
+
+
+def test_scores_and_the_score_of_no_answer_are_probabilities() -> None:
+    asker = reader(threshold=1.1)
+    nothing = asker.ask("Where?", SHORT, n_best=100)
+    assert nothing.score + sum(each.score for each in nothing.alternatives) == pytest.approx(1.0, abs=1e-4)
+    several = asker.ask("Where?", [SHORT, CITY])
+    assert several.score == pytest.approx(min(asker.ask("Where?", text).score for text in (SHORT, CITY)), abs=1e-5)
+
+
+# ----------------------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("fork", range(4))
+def test_what_is_remembered_is_answered_the_same_and_read_no_more(fork: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cold = reader(fork).ask_many(ASKED, 4)
+    exact, halved = (reader(fork, stored=stored) for stored in (torch.float32, torch.float16))
+    for warm in (exact, halved):
+        warm.remember([SHORT, CITY, SHORT + CITY, LONG, ""])
+    read = list[Window]()
+    monkeypatch.setattr(module, "encode", lambda model, sheet, windows: read.extend(windows) or [])
+    assert all(same(one, other) for one, other in zip(cold, exact.ask_many(ASKED, 4), strict=True))
+    for one, other in zip(cold, halved.ask_many(ASKED, 4), strict=True):
+        assert one.score == pytest.approx(other.score, abs=2e-2)
+    assert not read
+
+
+def test_half_of_the_passages_may_be_remembered() -> None:
+    warm = reader()
+    warm.remember(CITY)
+    for one, other in zip(warm.ask_many(ASKED), reader().ask_many(ASKED), strict=True):
+        assert one.text == other.text
+        assert one.score == pytest.approx(other.score, abs=2e-2)
+
+
+def kept(n: int) -> Kept:
+    """A passage of n tokens, 64 · n bytes in float32, besides its layout."""
+    return Kept(SHEET.trunk([9] * n)[:n], torch.ones(n, 4), (torch.ones(2, 2, n, 3),))
+
+
+def test_memory_is_bounded_and_what_was_not_asked_for_longest_goes_first() -> None:
+    one = kept(10).to(torch.float16).size
+    memory = Memory(3 * one, torch.float16)
+    for number in range(3):
+        memory.put((number,), kept(10))
+    assert (len(memory), memory.used) == (3, 3 * one)
+    assert memory.get((0,)) is not None  # now 1 is the oldest
+    memory.put((3,), kept(10))
+    assert [number for number in range(4) if (number,) in memory.held] == [0, 2, 3]
+    memory.put((2,), kept(10))  # again: it is the newest, and counted once
+    assert memory.used == 3 * one
+    memory.put((4,), kept(15))  # two have to go
+    assert list(memory.held) == [(2,), (4,)]
+    assert memory.used == sum(each.size for each in memory.held.values()) <= memory.size
+    assert memory.get((0,)) is None
+    memory.put((5,), kept(31))
+    assert list(memory.held) == [(2,), (4,)], "what is too large for all the room drives nothing out"
+
+
+def test_what_is_remembered_takes_no_more_bytes_than_it_says() -> None:
+    for stored in (torch.float16, torch.float32):
+        asker = reader(fork=2, stored=stored)
+        asker.remember([SHORT, CITY, LONG])
+        memory, storages = asker.memory, dict[int, int]()
+        for each in memory.held.values():
+            for tensor in (*vars(each.layout).values(), each.states, *each.layers):
+                storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        assert sum(storages.values()) <= memory.used
+        assert memory.used == sum(each.size for each in memory.held.values())
+    narrow = reader(fork=2, memory=memory.used // 2, stored=torch.float32)
+    narrow.remember([SHORT, CITY, LONG])
+    assert 0 < len(narrow.memory) < len(memory)
+    assert narrow.memory.used <= narrow.memory.size
+
+
+# --------------------------------------------------------------------------------------------------------- decoders
+
+
+@pytest.mark.parametrize("fork", range(4))
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_decoder_gives_spans_of_the_passage(decoder: str, fork: int) -> None:
+    asker = reader(fork)
+    for (_, passages), found in zip(ASKED, asker.ask_many(ASKED, 3, decoder=decoder), strict=True):
+        given = [passages] if isinstance(passages, str) else passages
+        assert found
+        for answer in every(found):
+            assert given[answer.passage][answer.start : answer.end] == answer.text
+            assert 0 < answer.score <= 1
+            assert 1 <= len(tokenizer().encode(answer.text)) <= SHEET.slots
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_free_words_need_not_stand_in_the_passage(decoder: str) -> None:
+    asker = reader()
+    word = tokenizer().encode("sea")[0]
+    with torch.no_grad():
+        asker.model.heads["lm"].bias[word] = 50.0  # type: ignore[index, operator]
+    found = asker.ask("Who?", SHORT, decoder=decoder, free=True)
+    assert set(found.text.split()) == {"sea"}
+    assert (found.start, found.end, found.passage) == (-1, -1, 0)
+    assert asker.ask("Who?", SHORT, decoder=decoder).text in SHORT
+    there = tokenizer().encode("mat")[0]
+    with torch.no_grad():
+        asker.model.heads["lm"].bias[[there, SEP]] = torch.tensor([200.0, 190.0])  # type: ignore[index, operator]
+    assert asker.ask("Who?", "mat mat mat mat mat sea", decoder=decoder, free=True).start == 0
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_one_who_says_nothing_freely_is_sure_of_no_answer(decoder: str) -> None:
+    asker = reader()
+    with torch.no_grad():
+        asker.model.heads["lm"].bias[SEP] = 200.0  # type: ignore[index, operator]
+    found = asker.ask("Who?", SHORT, decoder=decoder, free=True)
+    assert not found
+    assert found.score == pytest.approx(1.0, abs=1e-3)
+
+
+PAIRS = [([10, 11], [20, 21, 22, 20, 21, 23]), ([12], [30, 31, 32]), ([13, 14, 15], [40, 41, 42, 43, 44, 45, 46])]
+
+
+@pytest.mark.parametrize("fork", range(4))
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_cache_changes_no_answer_that_is_written(decoder: str, fork: int) -> None:
+    model = network(fork)
+    for free in (False, True):
+        found = [write_answers(model, SHEET, PAIRS, decoder, 2, free, cache) for cache in (True, False)]
+        for one, other in zip(*found, strict=True):
+            assert [each.ids for each in one] == [each.ids for each in other]
+            assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+@pytest.mark.parametrize("fork", range(4))
+@torch.inference_mode()
+def test_answers_written_word_by_word_have_the_probability_that_training_gives_them(fork: int) -> None:
+    model = network(fork)
+    for pair, texts in zip(PAIRS, write_answers(model, SHEET, PAIRS, "autoregressive", 4), strict=True):
+        for text in texts:
+            ids = [*text.ids, SEP] if text.ended else text.ids
+            layout = join([SHEET.trunk(pair[1]), SHEET.writing(pair[0], ids, 1)])
+            rows = forked(layout)[0]
+            asked = rows.label != IGNORE
+            logs = model.head("lm", model.hidden(layout)[asked]).log_softmax(-1)
+            assert rows.label[asked].tolist() == ids
+            assert text.score == pytest.approx(float(logs[range(len(ids)), ids].sum()), abs=1e-4)
+
+
+@pytest.mark.parametrize("fork", range(4))
+def test_spans_written_all_at_once_are_those_that_the_words_mark(fork: int) -> None:
+    asker = reader(fork, parts={"words": 1.0})
+    found = write_answers(asker.model, SHEET, PAIRS, "parallel", 5)
+    windows = [Window(0, tuple(passage), ()) for _, passage in PAIRS]
+    with torch.inference_mode():
+        kept = encode(asker.model, SHEET, windows)
+        marks = mark(
+            asker.model, recall(asker.model, SHEET, kept, [[question] for question, _ in PAIRS]), {"words": 1.0}
+        )
+    for row, texts in enumerate(found):
+        best = choose_spans(marks.spans[row], marks.passage[row], 5)
+        passage = PAIRS[row][1]
+        assert [text.ids for text in texts] == [passage[each.start : each.start + each.length] for each in best]
+        assert [text.score for text in texts] == pytest.approx([each.score for each in best], abs=1e-4)
+
+
+# ----------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"question": ""}, "The question is empty"),
+        ({"question": " \t"}, "The question is empty"),
+        ({"passages": ""}, "There is no text to read the answer from"),
+        ({"passages": []}, "There is no text to read the answer from"),
+        ({"passages": ["", " \n "]}, "There is no text to read the answer from"),
+        ({"n_best": 0}, "The best 0 answers cannot be listed"),
+        ({"vote": "lots"}, "There is no vote 'lots'; choose from best, all"),
+        ({"decoder": "guess"}, "There is no decoder 'guess'; choose from parallel"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(MasqueradeError, match=sentence):
+        reader().ask(**{"question": "Who?", "passages": SHORT} | asked)
+
+
+def test_a_model_that_is_no_reader_is_one_sentence() -> None:
+    with pytest.raises(MasqueradeError, match="This model is no reader"):
+        Reader(network())
+    with pytest.raises(MasqueradeError, match="has no room for 4 slots, a question of 60 tokens"):
+        Reader(Settings(4, 60, PARTS).put(network()))
+    with pytest.raises(MasqueradeError, match="no 'copy' head"):
+        reader(outputs=("lm", "span")).ask("Who?", SHORT)
+    with pytest.raises(MasqueradeError, match="no language head to write answers with"):
+        reader(outputs=("copy", "span")).ask("Who?", SHORT, decoder="blocks")
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_text_without_any_word_has_no_answer(decoder: str) -> None:
+    nothing = reader().ask("Who?", "\u200b", decoder=decoder)
+    assert not nothing
+    assert reader().ask("Who?", ["", "\u200b", SHORT], decoder=decoder).passage == 2
+
+
+def test_settings_travel_with_the_model() -> None:
+    asker = reader(threshold=0.25)
+    assert Settings.of(asker.model) == asker.settings
+    assert (asker.settings.threshold, asker.settings.parts, asker.sheet) == (0.25, PARTS, SHEET)
