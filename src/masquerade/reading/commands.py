@@ -82,7 +82,8 @@ class Desk:
             with notes.status("reading …"):
                 self.reader.remember(self.texts)
         what = self.pages[0].name if len(self.pages) == 1 else f"{len(self.pages)} texts"
-        notes.print(Text(f"Read {what}, {size:,} characters. Ask your questions; an empty line ends it."))
+        said = f"Read {what}, {size:,} characters. Ask your questions; an empty line ends it."
+        notes.print(Text(said), soft_wrap=True)
 
     def show(self, question: str, several: bool = False) -> None:
         """Print the answer to a question, which may be one of several."""
@@ -199,14 +200,16 @@ def score_reader(model: str, exam: Exam, predictions: Path | None, worst: int | 
         rows.sort(key=lambda row: (row["f1"], -row["score"]))  # of equally bad answers, the surer ones are worse
     if predictions is not None:
         write_text(predictions, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    about = {"metric": metric, "decoder": exam.decoder, "vote": vote, "questions": len(records)}
     if as_json:
+        about = {"metric": metric, "decoder": exam.decoder, "vote": vote, "questions": len(records)}
         listed = {} if worst is None else {"worst": rows[:worst]}
         print(json.dumps({**about, **scores.total, **listed}, ensure_ascii=False))
         return
     console = Console(highlight=False)
-    table = Table(*(name.replace("_", " ") for name in (*about, *scores.total)))
-    table.add_row(*map(str, about.values()), *(f"{value:.2f}" for value in scores.total.values()))
+    title = f"{len(records):,} questions, metric {metric}, decoder {exam.decoder}, vote {vote}"
+    table = Table("score", "percent", title=title, title_justify="left")
+    for name, value in scores.total.items():
+        table.add_row(name.replace("_", " "), f"{value:.2f}")
     console.print(table)
     if worst is not None:
         table = Table("question", "predicted", "accepted", "f1")
@@ -249,6 +252,7 @@ class _Rate(ProgressColumn):
 def _progress(what: str, total: int, shown: bool = True) -> Iterator[Callable[[float], None]]:
     """A progress bar that is told how many more are done, with rate and time left."""
     columns = (TextColumn(what), MofNCompleteColumn(), BarColumn(), _Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as progress:
         task = progress.add_task(what, total=total)
         yield lambda count: progress.update(task, advance=count)

@@ -1,0 +1,525 @@
+"""The commands ask and evaluate reader, as they are typed."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import runpy
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from masquerade import Spec, build, cli, load, save
+from masquerade.reading.answers import VOTES, Answer
+from masquerade.reading.commands import Desk, Exam, How, _answers
+from masquerade.reading.pages import AROUND, Page, language, read_pages
+from masquerade.reading.reader import DECODERS, Reader, Settings
+from masquerade.reading.records import read_questions
+from masquerade.reading.scores import METRICS
+from masquerade.text.tokenizer import Tokenizer, word_pieces
+
+RIVER = "The Danube flows\ninto the Black Sea. The Rhine does not."
+CITY = "北京是中国的首都，北京有２０００万人。\r\n上海 Shanghai 在东边！"
+ENGLISH = ["the", "danube", "flows", "into", "black", "sea", ".", "rhine", "does", "not", "where", "it", "?", "who"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *ENGLISH,
+    *"北京是中国的首都，有２万人。上海在东边！谁哪里？",
+    "##０",
+]
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny random reader with an English and Chinese vocabulary."""
+    torch.manual_seed(3)
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    spec = Spec(
+        family="masquerade", vocab=len(WORDS), width=16, layers=2, heads=2, feedforward=32, longest=128, fork=1,
+        outputs=("lm", "copy", "span"), init_std=0.6,
+    )  # fmt: skip
+    model = build(spec)
+    model.tokenizer = Tokenizer(word_pieces(folder / "vocab.txt"))
+    Settings(slots=4, question=12, parts={"words": 1, "copies": 1, "pointers": 1}).put(model)
+    save(model, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def silent(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same reader, which is never sure enough to answer."""
+    model = load(tiny)
+    replace(Settings.of(model), threshold=2.0).put(model)
+    save(model, folder := tmp_path_factory.mktemp("silent"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two texts, and of things that are none."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "river.txt").write_bytes(RIVER.encode())
+    (folder / "city.md").write_bytes(CITY.encode())
+    (folder / "empty.txt").write_text(" \n")
+    (folder / "table.csv").write_text("a,b")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "notes.txt").write_text("hidden")
+    return folder
+
+
+def run(*words: object, stdin: str | None = None) -> str:
+    """What a command prints."""
+    result = CliRunner().invoke(cli.app, list(map(str, words)), input=stdin, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*words: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one sentence that a command stops with."""
+    monkeypatch.setattr(sys, "argv", ["masquerade", *map(str, words)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    error = capsys.readouterr().err
+    assert stop.value.code == 1 and error.startswith("masquerade: ") and error.count("\n") == 1
+    return error
+
+
+def plain(answer: Answer, names: list[Path]) -> dict[str, Any]:
+    """An answer as JSON has it."""
+    there = answer.start >= 0
+    return {
+        "answer": answer.text,
+        "score": pytest.approx(answer.score),
+        "file": str(names[answer.passage]) if answer else None,
+        "start": answer.start if there else None,
+        "end": answer.end if there else None,
+    }
+
+
+# Asking
+
+
+def test_an_answer_is_printed_with_its_confidence_and_its_sentence(tiny: Path, home: Path) -> None:
+    answer = Reader.load(tiny).ask("where does it flow?", RIVER)
+    printed = run("ask", "where does it flow?", "--in", home / "river.txt", "-m", tiny)
+    sentence = next(s for s in ("The Danube flows into the Black Sea.", "The Rhine does not.") if answer.text in s)
+    assert printed == f"{answer.text}  {answer.score:.1%}\n  {sentence}\n"
+
+
+def test_a_terminal_sees_the_answer_marked_in_its_sentence(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    desk = Desk(Reader.load(tiny), [Page("a", "The Danube flows into the Black Sea.")], How(), as_json=False)
+    desk._print(Answer("Black Sea", 0.5, 0, 26, 35))
+    first, second = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert "\x1b[1mBlack Sea\x1b[0m" in first and "50.0%" in first
+    assert re.fullmatch(r"  The Danube flows into the \x1b\[[\d;]+mBlack Sea\x1b\[0m\.", second)
+
+
+@pytest.mark.parametrize("question", ["where does it flow?", "谁在哪里？", "２０００ 万 does what?"])
+def test_json_has_the_places_of_the_files_as_they_are(question: str, tiny: Path, home: Path) -> None:
+    names = [home / "river.txt", home / "city.md"]
+    words = ["--in", names[0], "--in", names[1], "-m", tiny, "--n-best", 5]
+    found = json.loads(run("ask", question, *words, "--json"))
+    answer = Reader.load(tiny).ask(question, [RIVER, CITY], n_best=5)
+    others = [plain(each, names) for each in answer.alternatives]
+    assert len(others) == 4
+    assert found == {"question": question, **plain(answer, names), "alternatives": others}
+    for each in (found, *found["alternatives"]):
+        text = Path(each["file"]).read_bytes().decode("utf-8")
+        assert text[each["start"] : each["end"]] == each["answer"]
+
+
+def test_where_answers_stand_is_said_if_there_are_several(tiny: Path, home: Path) -> None:
+    answer = Reader.load(tiny).ask("谁在哪里？", [CITY, RIVER], n_best=3)
+    printed = run("ask", "谁在哪里？", "--in", home / "city.md", "--in", home / "river.txt", "-m", tiny, "--n-best", 3)
+    lines = printed.splitlines()
+    assert len(lines) == 9
+    for number, each in enumerate((answer, *answer.alternatives)):
+        text = (CITY, RIVER)[each.passage]
+        assert lines[3 * number] == f"{each.text}  {each.score:.1%}"
+        place = f"{home / ('city.md', 'river.txt')[each.passage]}:{text[: each.start].count(chr(10)) + 1}"
+        assert lines[3 * number + 2] == f"  {place}"
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("free", [False, True])
+def test_options_are_the_settings_of_the_reader(decoder: str, free: bool, tiny: Path, home: Path) -> None:
+    names = [home / "river.txt", home / "city.md"]
+    options = ["--decoder", decoder, "--vote", "all", "--n-best", 2, *(["--free"] if free else [])]
+    printed = run("ask", "谁在哪里？", "--in", names[0], "--in", names[1], "-m", tiny, *options, "--json")
+    answer = Reader.load(tiny).ask("谁在哪里？", [RIVER, CITY], n_best=2, vote="all", decoder=decoder, free=free)
+    others = [plain(each, names) for each in answer.alternatives]
+    assert json.loads(printed) == {"question": "谁在哪里？", **plain(answer, names), "alternatives": others}
+
+
+def test_words_that_stand_nowhere_are_printed_without_a_sentence(
+    tiny: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reader, "ask_many", lambda *_: [Answer("the sea", 0.25, 0)])
+    words = ["ask", "where?", "--in", home / "river.txt", "-m", tiny, "--free"]
+    assert run(*words) == "the sea  25.0%\n"
+    assert run(*words, "--n-best", 2) == f"the sea  25.0%\n  {home / 'river.txt'}\n"
+    assert json.loads(run(*words, "--json"))["start"] is None
+
+
+def test_no_answer_is_no_mistake(silent: Path, home: Path) -> None:
+    words = ["ask", "where does it flow?", "--in", home / "river.txt", "-m", silent]
+    assert run(*words) == "No answer in this text.\n"
+    lines = run(*words, "--n-best", 2).splitlines()  # what it would have said
+    assert lines[0] == "No answer in this text." and len(lines) == 7
+    found = json.loads(run(*words, "--json"))
+    assert (found["answer"], found["file"], found["start"], found["end"]) == ("", None, None, None)
+
+
+def test_a_text_comes_in_by_standard_input(tiny: Path, home: Path) -> None:
+    expected = run("ask", "谁在哪里？", "--in", home / "city.md", "-m", tiny)
+    assert run("ask", "谁在哪里？", "--in", "-", "-m", tiny, stdin=CITY) == expected
+
+
+def test_a_folder_stands_for_its_texts(home: Path, tmp_path: Path) -> None:
+    assert [page.name for page in read_pages([str(home)])] == [str(home / "city.md"), str(home / "river.txt")]
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "a.TXT").write_text("text")
+    assert read_pages([str(tmp_path), str(tmp_path)]) == [Page(str(tmp_path / "inner" / "a.TXT"), "text")]
+
+
+def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
+    text = " ".join(f"the Rhine flows {number}" for number in range(1600)) + " into the Black Sea."
+    (tmp_path / "long.txt").write_text(text)
+    result = CliRunner().invoke(
+        cli.app, ["ask", "where?", "--in", str(tmp_path / "long.txt"), "-m", str(tiny), "--json", "--n-best", "9"]
+    )
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and result.stderr == ""  # a bar is for a terminal
+    for each in (found, *found["alternatives"]):
+        assert text[each["start"] : each["end"]] == each["answer"]
+    desk = Desk(Reader.load(tiny), read_pages([str(tmp_path / "long.txt")]), How(), as_json=True)
+    done = list[int]()
+    desk.reader.ask_many([("where?", desk.texts)], done=done.append)
+    assert sum(done) == desk.windows > 50  # the bar gets to its end, and not beyond
+
+
+# Many questions
+
+
+def test_questions_of_a_pipe_are_answered_line_by_line(tiny: Path, home: Path) -> None:
+    words = ["ask", "--in", home / "river.txt", "-m", tiny]
+    questions = ["where does it flow?", "谁在哪里？"]
+    alone = [run("ask", question, *words[1:]) for question in questions]
+    said = "".join(f"? {question}\n{answer}\n" for question, answer in zip(questions, alone, strict=True))
+    result = CliRunner().invoke(cli.app, list(map(str, words)), input="\n\n".join(questions))
+    percent = re.compile(r"[\d.]+%")  # what is remembered is rounded a little
+    assert percent.sub("", result.stdout) == percent.sub("", said)  # an empty line is not the end of the questions
+    assert result.stderr.startswith(f"Read {home / 'river.txt'}, {len(RIVER)} characters.")
+    found = [json.loads(line) for line in run(*words, "--json", stdin="\n".join(questions)).splitlines()]
+    assert [each["question"] for each in found] == questions
+
+
+class Typed(io.StringIO):
+    """Somebody at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("end", ["", EOFError, KeyboardInterrupt])
+def test_questions_are_asked_for_until_there_are_none(
+    end: str | type[BaseException], tiny: Path, home: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    held, asked = list[int](), list[str]()
+    lines: Iterator[str | type[BaseException]] = iter(["where?", " 谁？ ", end, "not asked"])
+
+    def say(prompt: str) -> str:
+        asked.append(prompt)
+        line = next(lines)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    remember = Reader.remember
+    monkeypatch.setattr(Reader, "remember", lambda self, texts: (remember(self, texts), held.append(len(self.memory))))
+    monkeypatch.setattr("builtins.input", say)
+    monkeypatch.setattr(sys, "stdin", Typed())
+    monkeypatch.setattr(sys, "argv", ["masquerade", "ask", "--in", str(home), "-m", str(tiny), "--json"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    shown = capsys.readouterr()
+    assert not stop.value.code
+    assert [json.loads(line)["question"] for line in shown.out.splitlines()] == ["where?", "谁？"]
+    assert f"Read 2 texts, {len(RIVER + CITY)} characters" in shown.err
+    assert len(asked) == 3 and held == [2]
+
+
+# Which reader, and which sentence
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "name"),
+    [
+        ("Where?", "Beijing (北京) is the capital of China.", "en"),
+        ("What does 北京 mean in English?", "A text.", "en"),
+        ("首都是哪里？", "Beijing is the capital.", "zh"),
+        ("BERT 是什么？", "BERT 是 Google 在 2018 年发布的语言模型。", "zh"),
+        ("Where?", "北京是首都。", "zh"),
+        ("1 + 1 ?", "2", "en"),
+    ],
+)
+def test_the_reader_is_that_of_the_language(
+    question: str, text: str, name: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, loaded = Reader.load(tiny), list[str]()
+    monkeypatch.setattr(Reader, "load", lambda source: (loaded.append(source), reader)[1])
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    run("ask", question, "--in", tmp_path / "text.txt")
+    run("ask", question, "--in", tmp_path / "text.txt", "-m", "org/other")
+    assert loaded == [name, "org/other"]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "sentence"),
+    [
+        ("One. Two three four. Five.", "three", "Two three four."),
+        ("One! Is it two? Yes.", "two", "Is it two?"),
+        ("It was Dr. J. S. Bach of the U.S. Army, e.g. No. 5. Next.", "Bach",
+         "It was Dr. J. S. Bach of the U.S. Army, e.g. No. 5."),
+        ('He said "Go." Then left.', "Then", "Then left."),
+        ("It is 3.14 or so. More.", "3.14", "It is 3.14 or so."),
+        ("A title\n\nThe text\r\ngoes on. End", "goes", "The text goes on."),
+        ("一是一。“二是二。”三是\n三！", "二", "“二是二。”"),
+        ("一是一。“二是二。”三是\n三！四", "三！", "三是三！"),
+        ("甲在\n乙 and\n丙。", "乙", "甲在乙 and 丙。"),
+        ("One. Two. Three.", "One. Two", "One. Two."),
+        ("\ufeffOne two.", "two", "One two."),
+        ("no end at all", "end", "no end at all"),
+    ],
+)  # fmt: skip
+def test_the_sentence_is_cut_where_it_ends(text: str, answer: str, sentence: str) -> None:
+    page = Page("name", text)
+    start = text.rindex(answer) if answer == "三！" else text.index(answer)
+    before, after = page.around(start, start + len(answer))
+    assert before + page.piece(start, start + len(answer)) + after == sentence
+
+
+def test_a_sentence_without_end_is_cut_between_words() -> None:
+    page = Page("name", "some words " * 100 + "answer" + " more words" * 100)
+    before, after = page.around(1100, 1106)
+    assert AROUND - 12 < len(before) <= AROUND + 1 and AROUND - 12 < len(after) <= AROUND + 1
+    assert re.fullmatch("…(some |words )+", before) and re.fullmatch("( more| words)+…", after)
+    page = Page("name", "字" * 500 + "答案" + "字" * 500)
+    assert page.around(500, 502) == ("…" + "字" * AROUND, "字" * AROUND + "…")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["q", "--in", "nowhere.txt"], "There is no file 'nowhere.txt'"),
+        (["q", "--in", "noise.txt"], "'noise.txt' is not text in UTF-8"),
+        (["q", "--in", "gb.txt"], "'gb.txt' is not text in UTF-8"),
+        (["q", "--in", "zeros.txt"], "'zeros.txt' is not text in UTF-8"),
+        (["q", "--in", "empty.txt"], "no words in 'empty.txt'"),
+        (["q", "--in", "folder"], "The folder 'folder' has no .txt or .md files"),
+        (["q"], "nothing to read"),
+        ([" ", "--in", "good.txt"], "The question is empty"),
+        (["a\udcffb", "--in", "good.txt"], "'question' is not text in UTF-8"),
+        (["--in", "-"], "Standard input is the text"),
+        (["q", "--in", "good.txt", "--decoder", "psychic"], "no decoder 'psychic'; choose from parallel, blocks"),
+        (["q", "--in", "good.txt", "--vote", "none"], "no vote 'none'; choose from best, all"),
+        (["q", "--in", "good.txt", "--n-best", "0"], "The best 0 answers cannot be listed"),
+        (["q", "--in", "good.txt", "-m", "./nowhere"], "no checkpoint at './nowhere'"),
+    ],
+)
+def test_bad_input_to_ask_is_one_sentence(
+    words: list[str], sentence: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("noise.txt").write_bytes(bytes(range(128, 256)))
+    Path("gb.txt").write_bytes("北京".encode("gb18030"))
+    Path("zeros.txt").write_bytes(b"a\0b")
+    Path("empty.txt").write_bytes("\ufeff \r\n".encode())
+    Path("good.txt").write_text("words")
+    Path("folder").mkdir()
+    model = [] if "-m" in words else ["-m", tiny]
+    assert sentence in refused("ask", *words, *model, monkeypatch=monkeypatch, capsys=capsys)
+
+
+# Scoring
+
+
+QUESTIONS = [
+    {"id": "a", "question": "Where does it flow?", "context": RIVER, "answers": ["the Black Sea", "Black Sea"]},
+    {"id": "b", "question": "What does not?", "context": RIVER, "answers": ["The Rhine"]},
+    {"id": "c", "question": "Who?", "context": RIVER, "answers": []},
+]
+CHINESE = [{"id": str(number), "question": q, "context": CITY, "answers": [a]} for number, (q, a) in enumerate(
+    [("首都在哪里？", "北京"), ("东边是？", "上海"), ("多少人？", "２０００万")])]  # fmt: skip
+SEVERAL = [{"query_id": "7", "query_text": "首都在哪里？", "passages": [
+    {"passage_id": "1", "passage": CITY, "answer": "北京"}, {"passage_id": "2", "passage": "上海在东边。", "answer": ""}
+]}]  # fmt: skip
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("records", "metric", "vote"),
+    [(QUESTIONS, "squad", "best"), (CHINESE, "cmrc", "best"), (SEVERAL, "sogouqa", "all")],
+)
+def test_scores_are_those_of_the_rule_that_suits(
+    records: list[dict[str, Any]], metric: str, vote: str, tiny: Path, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "questions.jsonl", records)
+    asked = read_questions(str(source))
+    reader = Reader.load(tiny)
+    for decoder in ("parallel", "autoregressive"):
+        answers = reader.ask_many([(each.question, each.passages) for each in asked], vote=vote, decoder=decoder)
+        texts = {each.id: answer.text for each, answer in zip(asked, answers, strict=True)}
+        total = METRICS[metric](texts, asked).total
+        found = json.loads(run("evaluate", "reader", source, "--model", tiny, "--decoder", decoder, "--json"))
+        assert found == {
+            "metric": metric, "decoder": decoder, "vote": vote, "questions": len(asked),
+            **{name: pytest.approx(value) for name, value in total.items()},
+        }  # fmt: skip
+
+
+def test_metric_vote_and_limit_are_as_they_are_said(tiny: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "questions.jsonl", QUESTIONS)
+    words = ["--metric", "cmrc", "--vote", "all", "--limit", 2, "--json"]
+    found = json.loads(run("evaluate", "reader", source, "--model", tiny, *words))
+    assert (found["metric"], found["vote"], found["questions"]) == ("cmrc", "all", 2)
+
+
+def test_predictions_are_saved_in_order_or_the_worst_first(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"Where does it flow?": Answer("Black Sea", 0.9), "What does not?": Answer("Danube", 0.2)}
+    said["Who?"] = Answer("The Rhine", 0.8)  # wrong, and surer of it
+    monkeypatch.setattr(Reader, "ask_many", lambda self, pairs, **_: [said[question] for question, _ in pairs])
+    source, out = write(tmp_path / "questions.jsonl", QUESTIONS), tmp_path / "new" / "answers.jsonl"
+    words = ["evaluate", "reader", source, "--model", tiny, "--predictions", out]
+    table = run(*words)
+    assert "3 questions, metric squad, decoder parallel, vote best" in " ".join(table.split())
+    assert re.findall(r"│ (\S.*?) +│ ([\d.]+) ", table) == [
+        ("exact", "33.33"), ("f1", "33.33"), ("has answer exact", "50.00"), ("has answer f1", "50.00"),
+        ("no answer accuracy", "0.00"),
+    ]  # fmt: skip
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == {
+        "id": "a", "question": "Where does it flow?", "answer": "Black Sea", "score": 0.9,
+        "accepted": ["the Black Sea", "Black Sea"], "exact": 1.0, "f1": 1.0,
+    }  # fmt: skip
+    assert [row["id"] for row in rows] == ["a", "b", "c"]
+    printed = run(*words, "--worst", 2)
+    assert [json.loads(line)["id"] for line in out.read_text(encoding="utf-8").splitlines()] == ["c", "b", "a"]
+    worst = [line for line in printed.splitlines() if "?" in line]
+    assert len(worst) == 2 and "Who?" in worst[0] and "The Rhine" in worst[0] and "0.00" in worst[0]
+    assert "What does not?" in worst[1] and "Danube" in worst[1]
+    listed = json.loads(run(*words, "--worst", 1, "--json"))["worst"]
+    assert [row["id"] for row in listed] == ["c"]
+
+
+def test_accepted_answers_come_from_sogouqas_file(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, gold = write(tmp_path / "questions.jsonl", SEVERAL), tmp_path / "gold.txt"
+    gold.write_text("7\t上海\t上海|上海市\n8\t北京\t北京\n", encoding="utf-8")
+    monkeypatch.setattr(Reader, "ask_many", lambda self, pairs, **_: [Answer("上海市", 0.5)])
+    words = ["evaluate", "reader", source, "--model", tiny, "--json"]
+    assert json.loads(run(*words))["accuracy"] == 0
+    assert json.loads(run(*words, "--accepted", gold))["accuracy"] == 100
+    gold.write_text("8\t北京\t北京\n", encoding="utf-8")
+    error = refused(*words, "--accepted", gold, monkeypatch=monkeypatch, capsys=capsys)
+    assert "The question '7' is not in" in error
+
+
+def test_questions_of_several_files_are_all_asked(tiny: Path, tmp_path: Path) -> None:
+    nameless = [{key: value for key, value in record.items() if key != "id"} for record in QUESTIONS]
+    one, other = write(tmp_path / "1.jsonl", nameless), write(tmp_path / "2.jsonl", nameless[::-1])
+    records = Exam([str(one), str(other)]).read()
+    assert [record.question for record in records] == [each["question"] for each in nameless + nameless[::-1]]
+    assert len({record.id for record in records}) == 6
+
+
+def test_a_question_without_a_passage_has_no_answer(tiny: Path, tmp_path: Path) -> None:
+    records = read_questions(str(write(tmp_path / "q.jsonl", [{"id": "z", "question": "Why?"}, *QUESTIONS])))
+    found = _answers(Reader.load(tiny), records, "best", "parallel")
+    assert found[0] == Answer("", 0.0)
+    assert found[1:] == Reader.load(tiny).ask_many([(each["question"], each["context"]) for each in QUESTIONS])
+
+
+def test_the_bar_of_an_evaluation_gets_to_its_end(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    done, totals = list[float](), list[float]()
+
+    @contextmanager
+    def progress(what: str, total: int) -> Iterator[Any]:
+        totals.append(total)
+        yield done.append
+
+    monkeypatch.setattr("masquerade.reading.commands._progress", progress)
+    long = {"id": "d", "question": "Where?", "context": RIVER * 40, "answers": ["The Rhine"]}
+    run("evaluate", "reader", write(tmp_path / "q.jsonl", [*QUESTIONS, long, *SEVERAL]), "--model", tiny)
+    assert totals == [5] and sum(done) == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere.jsonl"], "There is no file 'nowhere.jsonl'"),
+        (["open.jsonl"], "have no passages to be answered from"),
+        (["good.jsonl", "--metric", "bleu"], "no metric 'bleu'; choose from squad, cmrc, sogouqa"),
+        (["good.jsonl", "--decoder", "x"], "no decoder 'x'"),
+        (["good.jsonl", "--vote", "x"], "no vote 'x'"),
+        (["good.jsonl", "--accepted", "nowhere.txt"], "The accepted answers nowhere.txt cannot be read"),
+    ],
+)
+def test_bad_input_to_evaluate_is_one_sentence(
+    words: list[str], sentence: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "good.jsonl", QUESTIONS)
+    write(tmp_path / "open.jsonl", [{"question": "Why?", "answers": ["so"]}])
+    error = refused("evaluate", "reader", *words, "-m", tiny, monkeypatch=monkeypatch, capsys=capsys)
+    assert sentence in error
+
+
+def test_help_names_every_decoder_vote_and_metric() -> None:
+    for command, names in (("ask", [*DECODERS, *VOTES]), ("evaluate reader", [*DECODERS, *VOTES, *METRICS])):
+        said = " ".join(run(*command.split(), "--help").replace("│", " ").split())
+        assert all(name in said for name in names), command
+        assert f"masquerade {command} " in said.replace("[OPTIONS]", "")
+
+
+def test_the_examples_are_texts_in_their_languages() -> None:
+    questions = runpy.run_path(str(ROOT / "examples" / "ask.py"))["QUESTIONS"]
+    assert set(questions) == {"en", "zh"}
+    for name, (path, asked) in questions.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert {language(text), *map(language, asked)} == {name}
