@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+MODELS = ROOT / "models"
 QUESTIONS = {
     "en": ("examples/rosetta.txt", ["Who announced how hieroglyphs work?", "Where was the stone shown in 1972?"]),
     "zh": ("examples/dujiangyan.txt", ["谁带领百姓修建了都江堰？", "宝瓶口有多宽？"]),
@@ -26,7 +27,7 @@ def ask() -> None:
     """A passage that all its questions share, drawn; and questions for every reader there is."""
     run("draw", "shared_passage", "--text", "Young read a name | who ? | what ?")
     for language, (text, questions) in QUESTIONS.items():
-        for question in questions if (ROOT / "models" / f"reader-{language}").is_dir() else ():
+        for question in questions if (MODELS / f"reader-{language}" / "config.json").is_file() else ():
             run("ask", question, "--in", text)
 
 
@@ -43,4 +44,4 @@ def fill() -> None:
 
 
 if __name__ == "__main__":
-    ask() if (ROOT / "models" / "reader-en").is_dir() else fill()
+    ask() if (MODELS / "reader-en" / "config.json").is_file() else fill()

@@ -206,8 +206,8 @@ def score_reader(model: str, exam: Exam, predictions: Path | None, worst: int | 
         print(json.dumps({**about, **scores.total, **listed}, ensure_ascii=False))
         return
     console = Console(highlight=False)
-    title = f"{len(records):,} questions, metric {metric}, decoder {exam.decoder}, vote {vote}"
-    table = Table("score", "percent", title=title, title_justify="left")
+    console.print(f"{len(records):,} questions, metric {metric}, decoder {exam.decoder}, vote {vote}")
+    table = Table("score", "percent")
     for name, value in scores.total.items():
         table.add_row(name.replace("_", " "), f"{value:.2f}")
     console.print(table)

@@ -16,9 +16,9 @@ AROUND = 240  # characters at most that are shown on either side of an answer
 
 _HAN = r"\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _CHARACTER, _WORD = re.compile(f"[{_HAN}]"), re.compile(rf"[^\W\d_{_HAN}]+")
-_STOP = re.compile(  # where a sentence ends: not behind an initial or a title, nor where a small letter follows
+_STOP = re.compile(  # where a sentence ends: not behind a title or an initial (I, V, X are numbers)
     r"[。！？]+[”’」』）》]*"
-    r"|(?<!\b[A-Z])(?<!\.[a-z])(?<!\bNo)(?<!\b[DMS][rst])(?<!\bMrs)[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*\Z)"
+    r"|(?<!\b[A-HJ-UWYZ])(?<!\.[a-z])(?<!\bNo)(?<!\b[DMS][rst])(?<!\bMrs)[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*\Z)"
     r"|\n\s*\n"
 )
 _SPACE = re.compile(r"\s+")
