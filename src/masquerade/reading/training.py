@@ -57,6 +57,13 @@ class Reading(Recipe):
             raise MasqueradeError(f"There is no metric '{self.metric}'; choose from {', '.join(METRICS)}.")
         if set(self.parts) - set(PARTS) or not any(self.parts.values()):
             raise MasqueradeError(f"The recipe's 'parts' are weights of {', '.join(PARTS)}, one of them above 0.")
+        for name in ("written", "strangers"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise MasqueradeError(f"The recipe's '{name}' is a share, from 0 to 1, not {getattr(self, name)}.")
+        if self.most < 1:
+            raise MasqueradeError("The recipe's 'most' has to be a whole number of at least 1.")
+        if not self.epochs > 0:
+            raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if not self.start:
             raise MasqueradeError("The recipe does not say which checkpoint to train on; add start = '…'.")
 
@@ -147,14 +154,17 @@ class TrainReader(Job):
 
     def _strangers(self, lesson: Lesson, rng: Rng) -> list[list[int]]:
         """Questions that the window does not answer: of other windows of the passage, and of other passages of the
-        article, where their answers do not stand here; as many as chance says."""
-        share, near = min(1.0, self.recipe.strangers), self.near[lesson.article]
+        article, where their answers do not stand here; as many as chance says. A question of several passages may have
+        its answer in any of them, so that one without an answer there may have it here."""
+        share, near = self.recipe.strangers, self.near[lesson.article]
+        known = [ids for ids, _ in lesson.questions]
         found = [ids for ids in lesson.absent if rng.random() < share]
         for _ in range(rng.binomial(len(lesson.questions), share) if near else 0):
             other = near[int(rng.integers(len(near)))]
             ids, spans = other.questions[int(rng.integers(len(other.questions)))]
             answers = [other.window.ids[start : start + length] for start, length in spans]
-            if other.window.passage != lesson.window.passage and not any(map(lesson.says, answers)):
+            elsewhere = other.window.passage != lesson.window.passage and ids not in known
+            if elsewhere and answers and not any(map(lesson.says, answers)):
                 found.append(ids)
         return found
 
