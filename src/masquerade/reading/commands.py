@@ -188,7 +188,10 @@ def score_reader(model: str, exam: Exam, predictions: Path | None, worst: int | 
     """Print how good a reader is, and the questions it is worst at."""
     records = exam.read()
     metric, vote = exam.rules(records)
-    answers = _answers(Reader.load(model), records, vote, exam.decoder)
+    reader = Reader.load(model)
+    if all(record.accepted for record in records):  # to say that there is no answer would never be right
+        reader.settings = replace(reader.settings, threshold=0.0)
+    answers = _answers(reader, records, vote, exam.decoder)
     texts = {record.id: answer.text for record, answer in zip(records, answers, strict=True)}
     scores = METRICS[metric](texts, records)
     rows: list[dict[str, Any]] = [

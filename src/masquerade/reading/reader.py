@@ -234,4 +234,8 @@ def _checked(question: str, passages: str | Sequence[str]) -> tuple[str, tuple[s
         raise MasqueradeError("The question is empty; ask something.")
     if not any(passage.strip() for passage in given):
         raise MasqueradeError("There is no text to read the answer from; give a passage with words in it.")
+    try:
+        "".join((question, *given)).encode()
+    except UnicodeEncodeError as error:
+        raise MasqueradeError("The question or a passage has half of a character in it; read it as UTF-8.") from error
     return question, given
