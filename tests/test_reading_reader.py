@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
@@ -238,8 +238,11 @@ def test_scores_and_the_score_of_no_answer_are_probabilities() -> None:
     asker = reader(threshold=1.1)
     nothing = asker.ask("Where?", SHORT, n_best=100)
     assert nothing.score + sum(each.score for each in nothing.alternatives) == pytest.approx(1.0, abs=1e-4)
-    several = asker.ask("Where?", [SHORT, CITY])
-    assert several.score == pytest.approx(min(asker.ask("Where?", text).score for text in (SHORT, CITY)), abs=1e-5)
+    texts = ["The cat.", "上海在", SHORT, CITY, SHORT + CITY]
+    alone = [asker.ask("Where?", text).score for text in texts]
+    for one, other in combinations(range(len(texts)), 2):
+        both = asker.ask("Where?", [texts[one], texts[other]])
+        assert both.score == pytest.approx(min(alone[one], alone[other]), abs=1e-5)
 
 
 # ----------------------------------------------------------------------------------------------------------- memory
