@@ -235,7 +235,7 @@ def test_what_is_below_the_threshold_is_no_answer() -> None:
 
 
 def test_scores_and_the_score_of_no_answer_are_probabilities() -> None:
-    asker = reader(threshold=1.1)
+    asker = reader(threshold=1.1, seed=1)  # it is surer of some short texts than of longer ones
     nothing = asker.ask("Where?", SHORT, n_best=100)
     assert nothing.score + sum(each.score for each in nothing.alternatives) == pytest.approx(1.0, abs=1e-4)
     texts = ["The cat.", "上海在", SHORT, CITY, SHORT + CITY]
