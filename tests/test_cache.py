@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from masquerade import Cache, Layout, Model, Spec, build
 from masquerade.errors import LayoutError
-from masquerade.layout import batch
+from masquerade.layout import batch, join, visible
 from masquerade.masks import backward, bidirectional, blocks, causal, infill, permuted, prefix, shared_passage
 
 SPECIAL = {"cls": 1, "sep": 2, "mask": 3}
@@ -141,6 +141,53 @@ def test_a_cache_that_grows_is_cropped_and_reordered_is_exact(moves: list[tuple[
             if swap:
                 rows = [rows[1], rows[0]]
                 cache.select(torch.tensor([1, 0]))
+
+
+FIELDS = st.fixed_dictionaries(
+    {"rank": st.integers(0, 3), "horizon": st.integers(0, 3), "branch": st.integers(0, 2), "kind": st.integers(0, 3)}
+    | {"document": st.integers(-1, 1), "reach": st.integers(0, 4)}
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(FIELDS, min_size=1, max_size=6), st.lists(FIELDS, min_size=1, max_size=3))
+def test_a_cache_is_extended_exactly_where_the_rule_lets_no_old_token_see_a_new_one(
+    old: list[dict[str, int]], new: list[dict[str, int]]
+) -> None:
+    columns = {name: [token[name] for token in [*old, *new]] for name in old[0]}
+    layout, cache = Layout.of([5] * len(columns["rank"]), **columns).batched(), Cache()
+    seen = visible(layout)[0, : len(old), len(old) :]
+    with torch.no_grad():
+        MODELS["learned"].hidden(layout[: len(old)], cache)
+    if not seen.any():
+        assert len(cache.extended(layout[len(old) :])) == len(layout)
+    else:
+        with pytest.raises(LayoutError, match="token {} in it would see new token {},".format(*seen.nonzero()[0])):
+            cache.extended(layout[len(old) :])
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.permutations(range(3)), st.integers(1, 2), st.booleans()), min_size=1, max_size=8))
+def test_siblings_that_change_places_keep_exact_keys(moves: list[tuple[list[int], int, bool]]) -> None:
+    # the source sees itself, and so do the tokens of a block, so that equal first tokens may have different keys
+    model, cache, source = MODELS["learned"], Cache(), prefix([5, 6, 7], [])
+    blocks: list[list[list[int]]] = [[], [], []]  # of each row
+
+    def laid(row: list[list[int]]) -> Layout:
+        tokens = [Layout.of(ids, rank=1 + at, position=3 + 2 * at + torch.arange(2)) for at, ids in enumerate(row)]
+        return join([source, *tokens])
+
+    with torch.no_grad():
+        model.hidden(batch([source] * 3), cache)
+        for number, (order, first, inference) in enumerate(moves):
+            blocks = [[*row, [9 + first, 12 + (place + number) % 3]] for place, row in enumerate(blocks)]
+            with torch.inference_mode() if inference else torch.no_grad():
+                got = model.hidden(batch([laid(row)[-2:] for row in blocks]), cache)
+                expected = torch.cat([model.hidden(laid(row))[:, -2:] for row in blocks])
+                torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
+                chosen = [order[0], order[0], order[1]]  # one of them twice, one of them not at all
+                blocks = [blocks[row] for row in chosen]
+                cache.select(torch.tensor(chosen), siblings=True)
 
 
 def test_gradients_reach_what_is_in_a_cache() -> None:

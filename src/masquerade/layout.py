@@ -238,6 +238,8 @@ def pad(layout: Layout, length: int, pad_id: int = 0) -> Layout:
     missing = length - len(layout)
     if missing < 0:
         raise LayoutError(f"A layout of {len(layout)} tokens does not fit into {length}; cut it or allow more.")
+    if not missing:
+        return layout
     filler = torch.full((missing,), pad_id, device=layout.ids.device)
     return join([layout, Layout.of(filler, position=0, document=PADDING)])
 

@@ -75,7 +75,7 @@ class Searching:
         ends = (done + 1 >= limits)[:, None].expand_as(token)
         if job.end is not None:
             ends = ends | (token == job.end)
-        rows = parent + beams * torch.arange(prompts, device=token.device)[:, None]
+        rows = parent + self._starts()
         self._finish(top[:, :width], rows[:, :width], token[:, :width], ends[:, :width])
         running, order = top.masked_fill(ends, -torch.inf).topk(min(width, top.shape[1]))
         going = [item for item, best in enumerate(running[:, 0].tolist()) if not self._over(item, best, done + 1)]
@@ -100,7 +100,6 @@ class Searching:
             trace = [Commit(prompt, index, index, number) for index, number in enumerate(ids)]
             ended = token == self.job.end
             self.found[prompt].append(Hypothesis(ids[:-1] if ended else ids, score, ended, trace))
-        for prompt in self.live:
             self.found[prompt].sort(key=lambda text: -text.score)
             del self.found[prompt][self.settings.beams :]
 
@@ -121,12 +120,13 @@ class Searching:
     def _go_on(self, going: list[int], running: Tensor, parent: Tensor, token: Tensor) -> None:
         """Continue the prompts at ``going`` with their best beams: their scores, which beam each goes on from, and with
         which token, each (prompts, beams)."""
-        before, beams, parents = self.scores.shape[1], parent.shape[1], parent.tolist()
-        taken = [(item, child) for item in going for child in _at_home(parents[item])]
-        items, children = torch.tensor(taken, device=token.device).long().view(-1, 2).unbind(1)
-        chosen, tokens = before * items + parent[items, children], token[items, children]
+        beams, parents = parent.shape[1], parent.tolist()
+        taken = [beams * item + child for item in going for child in _at_home(parents[item])]
+        order = torch.tensor(taken, dtype=torch.long, device=token.device)
+        chosen = (parent + self._starts()).flatten()[order]
+        tokens = token.flatten()[order]
         self.live = [self.live[item] for item in going]
-        self.scores = running[items, children].view(-1, beams)
+        self.scores = running.flatten()[order].view(-1, beams)
         alive = self.scores.flatten().isfinite().tolist()
         owners = [prompt for prompt in self.live for _ in range(beams)]
         self.states = [
@@ -136,6 +136,11 @@ class Searching:
         self.ids = torch.cat([self.ids[chosen], tokens[:, None]], dim=1)
         if self.live:
             self.job.desk.select(chosen)
+
+    def _starts(self) -> Tensor:
+        """The first of each prompt's rows, (prompts, 1)."""
+        prompts, beams = self.scores.shape
+        return beams * torch.arange(prompts, device=self.scores.device)[:, None]
 
     def _best(self, prompt: int) -> list[Commit]:
         return self.found[prompt][0].trace if self.found[prompt] else []

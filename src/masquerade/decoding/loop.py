@@ -113,7 +113,7 @@ class Desk:
         owner = self.owner[rows]
         stays = torch.equal(owner, self.owner)  # rows change places among those of a prompt, which need not move
         if self.cache is not None:
-            self.cache.select(rows, shared=len(self.page.prompt) if stays else 0)
+            self.cache.select(rows, siblings=stays)
         if self.shown is not None:
             self.shown = self.shown.map(lambda field: field[rows])
         if not stays:

@@ -43,6 +43,18 @@ class KeyValues(tuple[Tensor, Tensor]):
         room[0][:, :, n:total], room[1][:, :, n:total] = key, value
         return KeyValues._of(room, total, room)
 
+    def moved(self, rows: Tensor, changing: Tensor, alike: int) -> KeyValues:
+        """Row i becomes what row rows[i] is. Only the rows that are ``changing``, (m,), become others, and their first
+        tokens are ``alike``: what has room of its own is moved within it, no more of it than need be."""
+        fixed = self[0].is_inference() and not torch.is_inference_mode_enabled()
+        if self.room is None or torch.is_grad_enabled() or fixed:
+            return KeyValues(kept.index_select(0, rows) for kept in self)
+        origin = rows[changing]
+        for kept in self:
+            late = kept[:, :, alike:]
+            late.index_copy_(0, changing, late.index_select(0, origin))
+        return self
+
 
 def _roomier(kept: Tensor, size: int) -> Tensor:
     """(rows, heads, n, d) → (rows, heads, size, d), of which the first n are the same."""

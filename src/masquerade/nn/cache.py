@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from masquerade.errors import LayoutError
-from masquerade.layout import FAR, Kind, Layout, join, visible
+from masquerade.layout import FAR, FIELDS, Kind, Layout, join, visible
 from masquerade.nn.attention import KeyValues
 
 
@@ -52,25 +52,24 @@ class Cache:
         self.layout = self.layout[:n]
         self.layers = [pair.first(n) for pair in self.layers]
 
-    def select(self, rows: Tensor, shared: int = 0) -> None:
+    def select(self, rows: Tensor, siblings: bool = False) -> None:
         """Keep these rows, (m,), in this order; a row may be named several times, as hypotheses that go on from the
-        same one do. Where each row is replaced by one of the same source and the same first ``shared`` tokens, those
-        stay where they are, and only what differs is moved."""
+        same one do. With ``siblings`` each row is replaced by one of the same source, and what was forgotten was seen
+        by no token that is left; then the tokens that all of them begin with alike stay where they are."""
         if self.layout is None:
             return
-        together = self.layout.rows // len(self.source[0][0]) if self.source else 1
-        self.layout = self.layout.map(lambda field: field[rows])
-        if not shared:
-            self.layers = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.layers]
+        before = torch.stack([getattr(self.layout, name) for name in FIELDS])  # (fields, rows, n)
+        after = before[:, rows]
+        if siblings:
+            alike = _alike(self.layout, (before != after).any(0).any(0))
+            changing = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+            self.layers = [pair.moved(rows, changing, alike) for pair in self.layers]
+        else:
+            together = self.layout.rows // len(self.source[0][0]) if self.source else 1
             sources = _each_once(rows // together)
+            self.layers = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.layers]
             self.source = [KeyValues(kept.index_select(0, sources) for kept in pair) for pair in self.source]
-            return
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
-        origin = rows[moved]
-        for pair in self.layers:
-            for kept in pair:
-                late = kept[:, :, shared:]
-                late.index_copy_(0, moved, late.index_select(0, origin))
+        self.layout = Layout(*after.unbind())
 
     def remember(self, n: int) -> None:
         """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the
@@ -88,10 +87,17 @@ def _first_sight(old: Layout, new: Layout) -> tuple[int, int] | None:
     """An old token that sees a new one, and that one; None if nobody does."""
     if not len(old) or not len(new):
         return None
-    if bool((new.kind == Kind.CONTENT).all() & (new.rank.amin() > old.horizon.amax())):
-        return None  # all that is new lies beyond every horizon, so there is no need to look at each pair
+    if bool((new.kind == Kind.CONTENT).all() & (new.rank.amin(-1) > old.horizon.amax(-1)).all()):
+        return None  # all that is new lies beyond its row's horizons, so there is no need to look at each pair
     seen = visible(old, new).nonzero()
     return (int(seen[0, 1]), int(seen[0, 2])) if len(seen) else None
+
+
+def _alike(layout: Layout, changes: Tensor) -> int:
+    """How many first tokens have the same keys when those at ``changes``, bool (n,), become others: the tokens before
+    the first of those, if none of them sees what comes behind."""
+    first = int(changes.long().argmax()) if bool(changes.any()) else len(layout)
+    return first if _first_sight(layout[:first], layout[first:]) is None else 0
 
 
 def _each_once(sources: Tensor) -> Tensor:
