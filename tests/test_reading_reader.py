@@ -120,7 +120,7 @@ def test_an_answer_has_the_spelling_of_the_text(echo: Reader, question: str, tex
 
 
 def test_an_answer_is_found_anywhere_in_a_passage_of_many_windows(echo: Reader) -> None:
-    count, filler, answer = 3 * SHEET.room, ["the  sea", "in", "上", "CAFÉ"], "two red Cats"
+    count, filler, answer = 2 * SHEET.room, ["the  sea", "in", "上", "CAFÉ"], "two red Cats"
     texts, places = [], []
     for at in range(count - 3):
         before = " ".join(filler[number % 4] for number in range(at))
@@ -128,7 +128,7 @@ def test_an_answer_is_found_anywhere_in_a_passage_of_many_windows(echo: Reader) 
         texts.append(f"{before} {answer} {behind}")
         places.append(len(before) + 1)
     windows = SHEET.windows(tokenizer(), texts[:1])
-    assert len(windows) > 5
+    assert len(windows) > 3
     found = echo.ask_many([(answer, text) for text in texts])
     assert [each.text for each in found] == [answer] * len(texts)
     assert [each.start for each in found] == places
@@ -164,8 +164,7 @@ def test_a_table_that_begins_elsewhere_has_room_for_fewer_positions() -> None:
 # ---------------------------------------------------------------------------------------------------------- batches
 
 
-@pytest.mark.parametrize("fork", range(4))
-@pytest.mark.parametrize("vote", sorted(VOTES))
+@pytest.mark.parametrize(("fork", "vote"), [(0, "best"), (1, "all"), (2, "best"), (3, "all")])
 def test_many_questions_are_answered_as_each_is_alone(fork: int, vote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asker, told = reader(fork), list[int]()
     alone = [asker.ask(question, passages, 4, vote) for question, passages in ASKED]
@@ -422,6 +421,8 @@ def test_what_cannot_be_asked_is_one_sentence(asked: dict[str, Any], sentence: s
 def test_a_model_that_is_no_reader_is_one_sentence() -> None:
     with pytest.raises(MasqueradeError, match="This model is no reader"):
         Reader(network())
+    with pytest.raises(MasqueradeError, match="This model is no reader"):
+        reader(fork=None)  # its stack would not tell the questions of a passage apart
     with pytest.raises(MasqueradeError, match="has no room for 4 slots, a question of 60 tokens"):
         Reader(Settings(4, 60, PARTS).put(network()))
     with pytest.raises(MasqueradeError, match="no 'copy' head"):

@@ -40,7 +40,7 @@ class Settings:
     def of(model: Model) -> Settings:
         """The settings of a model that is a reader."""
         said = model.config.get("reading")
-        if not isinstance(said, dict):
+        if not isinstance(said, dict) or model.spec.fork is None:
             raise MasqueradeError("This model is no reader; train one with 'masquerade train reader'.")
         return Settings(**said)
 
