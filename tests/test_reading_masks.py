@@ -322,3 +322,9 @@ def test_a_passage_cannot_be_shared_through_more_layers_than_there_are() -> None
     with pytest.raises(SpecError, match="through -1 of 3 layers"):
         spec(-1)
     assert Spec.of(replace(spec(2)).__dict__).fork == 2
+
+
+def test_tokens_cannot_be_asked_for_before_a_passage_is_taken_apart() -> None:
+    layout = shared([5, 6], [[7], [8]])
+    with pytest.raises(LayoutError, match="leave 'at' out"):
+        network(fork=1).hidden(layout, at=layout.real)

@@ -202,6 +202,8 @@ def frame_for(model: Model, name: str | None = None) -> Frame:
     if "lm" not in spec.all_heads:
         held = ", ".join(spec.all_heads) or "no head"
         raise MasqueradeError(f"This model has no language head to write with (it has {held}); take one that has.")
+    if spec.fork is not None:
+        raise MasqueradeError("This model is a reader, which answers questions rather than writes; use 'ask'.")
     able = _able(spec)
     if name is not None and name not in NAMES:
         raise MasqueradeError(f"There is no frame '{name}'; choose from {', '.join(NAMES)}.")

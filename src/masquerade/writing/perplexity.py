@@ -230,6 +230,8 @@ def _score(model: Model, layout: Layout) -> tuple[float, int]:
 def _tokenizer(model: Model) -> Tokenizer:
     if model.decoder is not None:
         raise MasqueradeError("An encoder–decoder predicts a text from another one; measure a model with one stack.")
+    if model.spec.fork is not None:
+        raise MasqueradeError("A reader predicts answers, not texts; score it with 'masquerade evaluate reader'.")
     return model.reader
 
 
