@@ -111,7 +111,7 @@ class Stack(nn.Module):
         Where the spec says so, a shared passage is shared through the first layers alone; what comes out is then of
         the rows that ``forked`` makes of the layout."""
         if at is not None and self.fork is not None:
-            raise LayoutError("Where a passage is shared, tokens are asked for after it is taken apart; leave 'at' out.")
+            raise LayoutError("Where a passage is shared, tokens are asked for when it is taken apart; leave 'at' out.")
         last, whole = len(self.order), steps is None
         steps = range(last) if steps is None else steps
         keys = layout if cache is None else cache.extended(layout)

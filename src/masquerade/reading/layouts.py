@@ -63,10 +63,10 @@ class Sheet:
         """How many tokens of a passage are read at once."""
         return self.longest - self.start - 1
 
-    def windows(self, tokenizer: Tokenizer, passages: Sequence[str], stride: int | None = None) -> list[Window]:
-        """Passages as windows, each beginning ``stride`` tokens behind the one before (half a window if not given), so
-        that an answer at the edge of one is inside of the next."""
-        step, found = stride or self.room // 2, []
+    def windows(self, tokenizer: Tokenizer, passages: Sequence[str]) -> list[Window]:
+        """Passages as windows that overlap by half, or by an answer's length if that is more, so that an answer at the
+        edge of one is inside of the next."""
+        step, found = max(1, min(self.room // 2, self.room - self.slots)), []
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
             for begin in range(0, max(1, len(ids) - self.room + step), step):
                 cut = slice(begin, begin + self.room)
