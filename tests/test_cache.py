@@ -166,10 +166,13 @@ def test_a_cache_is_extended_exactly_where_the_rule_lets_no_old_token_see_a_new_
             cache.extended(layout[len(old) :])
 
 
+MOVE = st.tuples(st.permutations(range(3)), st.booleans(), st.booleans(), st.booleans())
+
+
 @settings(derandomize=True, deadline=None, max_examples=40)
-@given(st.lists(st.tuples(st.permutations(range(3)), st.integers(1, 2), st.booleans()), min_size=1, max_size=8))
-def test_siblings_that_change_places_keep_exact_keys(moves: list[tuple[list[int], int, bool]]) -> None:
-    # the source sees itself, and so do the tokens of a block, so that equal first tokens may have different keys
+@given(st.lists(MOVE, min_size=1, max_size=8))
+def test_siblings_that_change_places_keep_exact_keys(moves: list[tuple[list[int], bool, bool, bool]]) -> None:
+    # the two tokens of a block see each other, so that the first may be the same token and have different keys
     model, cache, source = MODELS["learned"], Cache(), prefix([5, 6, 7], [])
     blocks: list[list[list[int]]] = [[], [], []]  # of each row
 
@@ -177,16 +180,20 @@ def test_siblings_that_change_places_keep_exact_keys(moves: list[tuple[list[int]
         tokens = [Layout.of(ids, rank=1 + at, position=3 + 2 * at + torch.arange(2)) for at, ids in enumerate(row)]
         return join([source, *tokens])
 
+    def mode(inference: bool) -> torch.inference_mode | torch.no_grad:
+        return torch.inference_mode() if inference else torch.no_grad()
+
     with torch.no_grad():
         model.hidden(batch([source] * 3), cache)
-        for number, (order, first, inference) in enumerate(moves):
-            blocks = [[*row, [9 + first, 12 + (place + number) % 3]] for place, row in enumerate(blocks)]
-            with torch.inference_mode() if inference else torch.no_grad():
+        for order, differ, run, select in moves:
+            blocks = [[*row, [9 + differ * place, 12 + place]] for place, row in enumerate(blocks)]
+            with mode(run):
                 got = model.hidden(batch([laid(row)[-2:] for row in blocks]), cache)
                 expected = torch.cat([model.hidden(laid(row))[:, -2:] for row in blocks])
-                torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
-                chosen = [order[0], order[0], order[1]]  # one of them twice, one of them not at all
-                blocks = [blocks[row] for row in chosen]
+            torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
+            chosen = [order[0], order[0], order[1]]  # one of them twice, one of them not at all
+            blocks = [blocks[row] for row in chosen]
+            with mode(select):
                 cache.select(torch.tensor(chosen), siblings=True)
 
 
