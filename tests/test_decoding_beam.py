@@ -37,7 +37,7 @@ def compare(pair: tuple[str, Any, Model], cases: int, chance: random.Random) -> 
     kind, theirs, ours = pair
     everything: list[Written] = []
     for case in range(cases):
-        prompts, beams = some_prompts(chance), chance.randint(1, 5)
+        prompts, beams = some_prompts(chance), chance.randint(2, 5)
         copies = chance.randint(1, beams)
         shared = {
             "length_penalty": chance.choice([-1.0, 0.0, 0.6, 1.0, 2.0]),
@@ -52,12 +52,11 @@ def compare(pair: tuple[str, Any, Model], cases: int, chance: random.Random) -> 
         expected, said = reference_texts(
             kind, theirs, prompts, num_beams=beams, num_return_sequences=copies, max_new_tokens=most,
             min_new_tokens=least or None, no_repeat_ngram_size=ngram, repetition_penalty=penalty,
-            **(shared if beams > 1 else {}),
+            **shared,
         )  # fmt: skip
         found = [text for written in got for text in all_of(written)]
         assert [whole(text) for text in found] == expected, f"case {case}"
-        if beams > 1:
-            assert [text.score for text in found] == pytest.approx(said.sequences_scores.tolist(), abs=1e-4)
+        assert [text.score for text in found] == pytest.approx(said.sequences_scores.tolist(), abs=1e-4)
         everything += found
     return everything
 
@@ -66,6 +65,18 @@ def test_random_searches_equal_the_reference(pair: tuple[str, Any, Model]) -> No
     found = compare(pair, 50, random.Random(1))
     ended = sum(text.ended for text in found)
     assert ended > 50 and len(found) - ended > 5, "the cases have to see texts that end, and texts that are cut off"
+
+
+def test_one_beam_is_greedy_with_the_score_of_a_beam(pair: tuple[str, Any, Model]) -> None:
+    _, _, ours = pair
+    prompts = [[5, 6, 7], [8], [20, 21]]
+    greedy = generate(ours, prompts, max_new=8)
+    for penalty in (0.0, 1.0, 2.0):
+        one = generate(ours, prompts, "beam", beams=1, length_penalty=penalty, max_new=8)
+        assert [whole(text) for text in one] == [whole(text) for text in greedy]
+        assert [text.score for text in one] == pytest.approx(
+            [text.score / len(whole(text)) ** penalty for text in greedy], abs=1e-5
+        )
 
 
 def test_a_search_in_a_batch_and_without_a_cache_is_the_search_alone(pair: tuple[str, Any, Model]) -> None:

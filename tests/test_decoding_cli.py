@@ -147,6 +147,20 @@ def test_prompts_come_from_a_file_or_from_standard_input(gpt: Path, tmp_path: Pa
     assert run("generate", "-m", gpt, "--max-new", 5, "--in", "-", stdin="北京\nthe city\n") == expected
 
 
+def test_a_prompt_that_does_not_fit_is_named_by_its_number_among_all(
+    gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("masquerade.decoding.commands.TOGETHER", 2)
+    (tmp_path / "prompts.txt").write_text("北京\n的\n首都\n" + "北京" * 30, encoding="utf-8")
+    words = ["generate", "-m", gpt, "--max-new", 5, "--in", tmp_path / "prompts.txt"]
+    monkeypatch.setattr(sys, "argv", ["masquerade", *map(str, words)])
+    with pytest.raises(SystemExit):
+        cli.main()
+    said = capsys.readouterr()
+    assert "Prompt 4 does not fit" in said.err
+    assert len(said.out.splitlines()) == 2, "what was written before is shown"
+
+
 def test_a_terminal_sees_the_prompt_and_the_text_as_it_comes(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(StringIO):
         """A terminal that remembers what was on it at each flush."""
@@ -325,7 +339,7 @@ def test_several_tokens_a_step_need_a_model_that_can(
     gpt: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused("generate", "x", "--model", gpt, "--method", "parallel", monkeypatch=monkeypatch, capsys=capsys)
-    assert "mask" in said
+    assert "cannot write several words at once" in said
 
 
 def test_settings_are_checked_before_the_model_is_loaded(

@@ -102,6 +102,8 @@ def test_only_tokens_of_the_set_are_written(method: str, own: dict[str, Any]) ->
     for kept in ([5], [6, 9, 11], range(VOCAB)):
         got = generate(model, [[6, 7], [8]], method, frame=frame, constraint=TokenSet(kept), max_new=6, **own)
         assert all(set(text.ids) <= set(kept) for _, text in all_of(got))
+        endless = generate(model, [[6], [8]], method, frame=Continue(None), constraint=TokenSet(kept), max_new=4, **own)
+        assert all(set(text.ids) <= set(kept) and len(text.ids) == 4 for _, text in all_of(endless))
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -184,5 +186,7 @@ def test_constraints_that_cannot_be_met_are_told_in_a_sentence() -> None:
     ):
         with pytest.raises(MasqueradeError, match=sentence):
             generate(model, [[5], [6]], frame=frame, constraint=constraint, max_new=5)
-    with pytest.raises(MasqueradeError, match="this model has no end token"):
+    with pytest.raises(MasqueradeError, match="here texts have no end token"):
         generate(model, [[5]], frame=Continue(None), constraint=SpanOf([5]))
+    with pytest.raises(MasqueradeError, match="The constraint on prompt 1 cannot be met within 2 tokens"):
+        generate(model, [[5, 6, 7], [5]], frame=frame, constraint=[Trie([[5] * 3]), Trie([[5]])], max_new=2)

@@ -265,8 +265,18 @@ def test_positions_set_the_limit(name: str, frame: str | None, room: int) -> Non
 def test_where_nobody_says_how_much_is_written_it_is_what_fits_each_prompt() -> None:
     model = model_of("gpt")
     frame = Continue(None)
-    got = generate(model, [[9] * 30, [9] * 35], frame=frame)
-    assert [len(text.ids) for text in got] == [11, 6]
+    for method in ("greedy", "beam"):
+        got = generate(model, [[9] * 30, [9] * 35], method, frame=frame)
+        assert [len(text.ids) for text in got] == [11, 6]
+    with pytest.raises(MasqueradeError, match="leave room for 6 tokens, not for 7"):
+        generate(model, [[9] * 35, [9] * 30], frame=frame, min_new=7)
+
+
+def test_at_least_so_many_tokens_are_written_even_where_fewer_are_usual() -> None:
+    assert (
+        len(generate(model_of("xlnet"), [[9, 10]], frame=Continue(None, None, Kind.QUERY, MASK), min_new=70)[0].ids)
+        == 70
+    )
 
 
 # The cache
@@ -302,19 +312,6 @@ def test_selected_rows_of_a_cache_go_on_as_rows_of_their_own() -> None:
         for place, row in enumerate(rows.tolist()):
             expected = model.hidden(targets[row], source=sources.row(row))[0, 2]
             torch.testing.assert_close(got[place, 0], expected, atol=1e-5, rtol=0)
-
-
-def test_rows_that_share_a_beginning_change_places_behind_it() -> None:
-    model, rows = model_of("gpt"), torch.tensor([1, 1])
-    whole = batch([causal([5, 6, 7, 8]), causal([5, 6, 9, 10])])
-    moved, copied = Cache(), Cache()
-    for cache in (moved, copied):
-        states(model, whole, cache)
-    moved.select(rows, shared=2)
-    copied.select(rows)
-    for one, other in zip(moved.layers, copied.layers, strict=True):
-        torch.testing.assert_close(one, other)
-    assert torch.equal(moved.layout.ids, whole.ids[rows])  # type: ignore[union-attr]
 
 
 def test_an_empty_cache_can_be_cropped_and_selected() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from masquerade import Layout, Model, Spec, build
+from masquerade.decoding.constraints import TokenSet
 from masquerade.decoding.fill import fill, fill_by
 from masquerade.decoding.frames import Cloze, Continue, Frame, Prefix, frame_for
 from masquerade.decoding.generate import Written, generate
@@ -438,6 +439,19 @@ def test_impossible_lengths_and_masks_are_told_in_a_sentence() -> None:
         generate(model_of("bert"), [[CLS, MASK, SEP]], "parallel", frame="masks", max_new=3)
     with pytest.raises(MasqueradeError, match="Prompt 1 does not fit"):
         generate(model_of("bert"), [[9] * 40 + [MASK]], "parallel", frame="masks")
+
+
+def test_masks_are_filled_with_words_of_a_set() -> None:
+    model, kept = model_of("bert"), [20, 21, 22]
+    prompts = [[CLS, 9, MASK, 10, MASK, SEP], [CLS, MASK, SEP]]
+    for method, own in [*METHODS, ("greedy", {}), ("beam", {"beams": 3, "copies": 2})]:
+        if "lengths" not in own:
+            got = generate(model, prompts, method, frame="masks", constraint=TokenSet(kept), **own)
+            assert all(set(text.ids) <= set(kept) for one in got for text in all_of(one))
+    with torch.no_grad():
+        logs = model.scores(bidirectional(prompts[1]))[0, 1].log_softmax(-1)[kept]
+    best = generate(model, prompts[1:], "parallel", frame="masks", constraint=TokenSet(kept))[0]
+    assert (best.ids, best.score) == ([kept[int(logs.argmax())]], pytest.approx(float(logs.max()), abs=1e-5))
 
 
 def test_the_first_words_may_have_to_be_words() -> None:

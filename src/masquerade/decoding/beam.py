@@ -85,7 +85,7 @@ class Searching:
 
     def results(self) -> list[list[Hypothesis]]:
         """The best finished texts of each prompt."""
-        for number, found in enumerate(self.found, start=1):
+        for number, found in zip(self.job.numbers, self.found, strict=True):
             if not found:
                 raise MasqueradeError(f"The search found nothing for prompt {number}; allow more tokens or beams.")
         return [found[: self.settings.copies] for found in self.found]

@@ -18,7 +18,7 @@ from masquerade.checkpoint import load, save
 from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
 from masquerade.decoding.fill import fill
 from masquerade.decoding.frames import Continue, frame_for
-from masquerade.decoding.generate import METHODS, Rules, Written, generate, stream
+from masquerade.decoding.generate import METHODS, Rules, Written, one_by_one, stream
 from masquerade.decoding.keep import keep_tokens
 from masquerade.decoding.picture import curtain, draw_traces
 from masquerade.errors import MasqueradeError
@@ -102,11 +102,11 @@ def show_texts(
         print()
         return
     drawn: list[tuple[str, Written]] = []
-    for start in range(0, len(given), TOGETHER):
-        some = given[start : start + TOGETHER]
-        for prompt, written in zip(some, generate(writer, some, method, frame=frame, **chosen), strict=True):
-            drawn.append((prompt, written))
-            _show(console, writer, frame, prompt, written, output)
+    written = one_by_one(writer, given, method, frame=frame, together=TOGETHER, **chosen)
+    for prompt, text in zip(given, written, strict=True):
+        _show(console, writer, frame, prompt, text, output)
+        if output.picture is not None:
+            drawn.append((prompt, text))
     if output.picture is not None:
         draw_traces(writer.reader, drawn, method, output.picture)
         print(f"drawn: {output.picture}", file=sys.stderr)

@@ -119,7 +119,7 @@ class Filling:
 
     def results(self) -> list[list[Hypothesis]]:
         """The texts of each prompt, the best first: where lengths compete, by the mean log-probability of a word."""
-        for number, (texts, constraint) in enumerate(zip(self.found, self.job.constraints, strict=True), start=1):
+        for number, texts, constraint in zip(self.job.numbers, self.found, self.job.constraints, strict=True):
             if not texts:
                 hint = "" if constraint is None else f": {constraint.hint}"
                 raise MasqueradeError(f"The constraint on prompt {number} cannot be met at the lengths tried{hint}.")

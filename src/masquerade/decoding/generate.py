@@ -61,7 +61,7 @@ class Written:
 class Rules:
     """What holds for whatever is written, by whichever method."""
 
-    max_new: int | None = None  # how many tokens at most, the end included; None: 64, or as many as fit
+    max_new: int | None = None  # how many tokens at most, the end included; None: 64 or min_new, or as many as fit
     min_new: int = 0  # how many tokens at least before the end
     no_repeat: int = 0  # no run of so many tokens twice; 0: repeat at will
     repetition: float = 1.0  # how much less likely tokens are that have occurred
@@ -107,25 +107,45 @@ def generate(
     of "sample" temperature, top_k, top_p, seed and copies; of "beam" beams, length_penalty, early_stopping and copies;
     of the parallel ones rounds, lengths, size and more: see the classes in METHODS.
     """
+    return list(one_by_one(model, prompts, method, frame=frame, rules=rules, cache=cache, batch=batch, **settings))
+
+
+def one_by_one(
+    model: Model,
+    prompts: str | Sequence[Prompt],
+    method: str | Method = "greedy",
+    *,
+    frame: str | Frame | None = None,
+    rules: Rules | None = None,
+    cache: bool = True,
+    batch: int = 32,
+    together: int | None = None,
+    **settings: Any,
+) -> Iterator[Written]:
+    """What ``generate`` gives, in the order of the prompts, as soon as it is there: so many prompts are written
+    ``together``, in batches of like length, before the first of them is given. None: all of them."""
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
     ids = encode(model, frame, prompts)
     constraints = rules.constraints(len(ids))
     if batch < 1:
         raise MasqueradeError(f"Batches of {batch} prompts write nothing; give at least 1.")
-    order = sorted(range(len(ids)), key=lambda number: len(ids[number]))  # prompts of a length waste no padding
-    written: dict[int, Written] = {}
-    with _reading(model):
-        for start in range(0, len(order), batch):
-            chosen = order[start : start + batch]
-            job = _job(model, frame, [ids[number] for number in chosen], rules, cache, chosen, constraints)
-            before = _before(job.desk.page)
-            writing = way.start(job)
-            for _ in write(job.desk, writing):
-                pass
-            for number, continued, found in zip(chosen, before, writing.results(), strict=True):
-                written[number] = _written(model, number, continued, found)
-    return [written[number] for number in range(len(ids))]
+    together = together or len(ids)
+    for begin in range(0, len(ids), together):
+        some = range(begin, min(begin + together, len(ids)))
+        order = sorted(some, key=lambda number: len(ids[number]))  # prompts of a length waste no padding
+        written: dict[int, Written] = {}
+        with _reading(model):
+            for start in range(0, len(order), batch):
+                chosen = order[start : start + batch]
+                job = _job(model, frame, [ids[number] for number in chosen], rules, cache, chosen, constraints)
+                before = _before(job.desk.page)
+                writing = way.start(job)
+                for _ in write(job.desk, writing):
+                    pass
+                for number, continued, found in zip(chosen, before, writing.results(), strict=True):
+                    written[number] = _written(model, number, continued, found)
+        yield from (written[number] for number in some)
 
 
 def stream(
@@ -240,17 +260,19 @@ def _job(
                 raise MasqueradeError(f"Prompt {number + 1} has {room} [MASK]s, all to be filled; leave 'max_new' out.")
             limits.append(room)
             continue
-        if rules.max_new is not None and rules.max_new > room:
+        asked = rules.min_new if rules.max_new is None else rules.max_new
+        if asked > room:
             raise MasqueradeError(
-                f"Behind prompt {number + 1} the model's positions leave room for {room} tokens, not for "
-                f"{rules.max_new}; shorten the prompt or ask for fewer."
+                f"Behind prompt {number + 1} the model's positions leave room for {room} tokens, not for {asked}; "
+                "shorten the prompt or ask for fewer."
             )
-        limits.append(min(room, USUAL) if rules.max_new is None else rules.max_new)
+        limits.append(min(room, max(USUAL, asked)) if rules.max_new is None else rules.max_new)
     own, processors = [constraints[number] for number in numbers], rules.processors()
     closing = model.config.get("forced_eos_token_id")
     if isinstance(closing, int) and page.source is not None and rules.min_new < max(limits):
         processors.append(forced(closing, page.before.shape[1] + max(limits) - 1))  # a decoder has room alike for all
-    return Job(Desk(model, page, cache), frame.end, limits, rules.min_new, processors, own)
+    called = [number + 1 for number in numbers]
+    return Job(Desk(model, page, cache), frame.end, limits, rules.min_new, processors, own, called)
 
 
 def _before(page: Page) -> list[list[int]]:

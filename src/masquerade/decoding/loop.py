@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from masquerade.decoding.constraints import END, Constraint, State
+from masquerade.decoding.constraints import END, Constraint, State, TokenSet
 from masquerade.decoding.page import Page
 from masquerade.decoding.pick import Processor
 from masquerade.errors import MasqueradeError
@@ -133,17 +133,22 @@ class Job:
     least: int = 0  # how many have to be written before the end
     processors: Sequence[Processor] = ()
     constraints: list[Constraint | None] = field(default_factory=list)  # one a prompt, or none at all
+    numbers: list[int] = field(default_factory=list)  # what prompts are called in sentences; by default 1, 2, 3 …
 
     def __post_init__(self) -> None:
         self.constraints = self.constraints or [None] * len(self.limits)
-        for number, (constraint, limit) in enumerate(zip(self.constraints, self.limits, strict=True)):
+        self.numbers = self.numbers or list(range(1, len(self.limits) + 1))
+        for number, constraint, limit in zip(self.numbers, self.constraints, self.limits, strict=True):
             if constraint is None:
                 continue
-            if self.end is None:
-                raise MasqueradeError("A constraint says where a text may end, but this model has no end token.")
+            if self.end is None and not isinstance(constraint, TokenSet):
+                raise MasqueradeError(
+                    "This constraint says where a text may end, but here texts have no end token; a set of tokens "
+                    "does without."
+                )
             if not len(self.allowed(constraint, constraint.start(), limit)):
                 raise MasqueradeError(
-                    f"The constraint on prompt {number + 1} cannot be met within {limit} tokens: {constraint.hint}."
+                    f"The constraint on prompt {number} cannot be met within {limit} tokens: {constraint.hint}."
                 )
 
     def states(self, owners: Sequence[int]) -> list[State]:
@@ -182,13 +187,13 @@ class Job:
         return torch.where(stuck, scores + open_to, kept)
 
     def allowed(self, constraint: Constraint, state: State, room: int) -> Tensor:
-        """The ids that a constraint allows, (m,), with the model's own end token."""
+        """The ids that a constraint allows, (m,), with the model's own end token, if it has one."""
         ids = constraint.allowed(state, room)
-        ids = ids[ids != self.end]
+        ids = ids[ids != (END if self.end is None else self.end)]
         vocab = self.desk.model.spec.vocab
         if len(ids) and int(ids.max()) >= vocab:
             raise MasqueradeError(f"A constraint allows token {int(ids.max())}, but this model has only {vocab}.")
-        return torch.where(ids == END, self.end if self.end is not None else END, ids)
+        return ids if self.end is None else ids.masked_fill(ids == END, self.end)
 
 
 def write(desk: Desk, writing: Writing) -> Iterator[list[Commit]]:

@@ -41,8 +41,7 @@ class Page:
         if self.places is None:
             return laid
         places = self.places[:, at : at + ids.shape[1]]
-        there = laid.document.masked_fill(places == NOTHING, PADDING)
-        return laid.replace(position=places.clamp(min=0), document=there)
+        return without(laid.replace(position=places), places == NOTHING)
 
     def ask(self, at: int, count: int = 1) -> Layout | None:
         """Masks in the places of tokens ``at`` and following, (rows, count); None where the last token is asked."""
@@ -124,3 +123,10 @@ class Page:
         if self.source is not None and "learned" in spec.positions:
             rooms = rooms.where((self.source.position < spec.longest - spec.position_offset).all(-1).cpu(), 0)
         return [int(room) for room in rooms]
+
+
+def without(layout: Layout, gone: Tensor) -> Layout:
+    """A layout in which the tokens at ``gone``, bool (rows, n), are padding."""
+    return layout.replace(
+        document=layout.document.masked_fill(gone, PADDING), position=layout.position.masked_fill(gone, 0)
+    )

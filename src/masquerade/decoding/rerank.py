@@ -10,10 +10,10 @@ from torch import Tensor
 from masquerade.decoding.filling import Filling
 from masquerade.decoding.lengths import Lengths
 from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
-from masquerade.decoding.page import NOTHING
+from masquerade.decoding.page import NOTHING, without
 from masquerade.decoding.parallel import Diffusion, MaskPredict, Parallel
 from masquerade.errors import MasqueradeError
-from masquerade.layout import PADDING, Kind, Layout
+from masquerade.layout import Kind, Layout
 
 Drafting = Parallel | MaskPredict | Diffusion
 
@@ -73,11 +73,7 @@ class Reranking:
     def _read(self) -> tuple[Layout, Layout]:
         """Masks that ask for each word of the drafts, and the words: each (rows, longest)."""
         page, ids = self.job.desk.page, self._ids()
-        gone = ids == NOTHING
-        words = page.lay(ids.clamp(min=0), 0)
-        words = words.replace(
-            document=words.document.masked_fill(gone, PADDING), position=words.position.masked_fill(gone, 0)
-        )
+        words = without(page.lay(ids.clamp(min=0), 0), ids == NOTHING)
         return words.replace(ids=page.mask, kind=Kind.PEER, horizon=words.rank - 1), words
 
     def _ids(self) -> Tensor:

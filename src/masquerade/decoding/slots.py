@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.loop import Job, Turn
-from masquerade.decoding.page import NOTHING
+from masquerade.decoding.page import NOTHING, without
 from masquerade.errors import MasqueradeError
-from masquerade.layout import PADDING, Kind, Layout
+from masquerade.layout import Kind, Layout
 
 
 class Slots:
@@ -84,10 +84,7 @@ class Slots:
 
     def _there(self, layout: Layout, where: slice) -> Layout:
         """Without the slots that a row does not have."""
-        gone = ~self.real[:, where]
-        return layout.replace(
-            document=layout.document.masked_fill(gone, PADDING), position=layout.position.masked_fill(gone, 0)
-        )
+        return without(layout, ~self.real[:, where])
 
     def next_block(self) -> None:
         """Go on behind the block that is written."""
