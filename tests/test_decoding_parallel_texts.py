@@ -22,10 +22,12 @@ from test_decoding_parallel import (
     model_of,
     texts,
 )
+from torch.nn import functional as F
 
 from masquerade.decoding.generate import generate, stream
 from masquerade.decoding.lengths import LengthHead, Predicted, same_for_all
 from masquerade.decoding.trace import steps
+from masquerade.layout import batch
 from masquerade.masks import bidirectional
 
 # How long a text is
@@ -60,6 +62,20 @@ def test_lengths_are_predicted_from_the_source() -> None:
         assert len(text.ids) == likeliest and text.ended
     several = generate(model, PROMPTS, "mask-predict", lengths=Predicted(head, 3), copies=3, max_new=MOST)
     assert all(len({len(text.ids) for text in all_of(one)}) == 3 for one in several)
+
+
+def test_a_length_head_learns_the_lengths_of_its_sources() -> None:
+    model, lengths = model_of("bert"), [3, 1, 5, 2]
+    torch.manual_seed(1)
+    head = LengthHead(SMALL["width"], 6)
+    source, optimizer = batch([bidirectional(prompt) for prompt in PROMPTS]), torch.optim.Adam(head.parameters(), 0.1)
+    for _ in range(60):
+        loss = F.nll_loss(head(model, source), torch.tensor(lengths))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    got = generate(model, PROMPTS, "parallel", lengths=Predicted(head), max_new=MOST)
+    assert [len(text.ids) for text in got] == lengths
 
 
 def test_a_given_distribution_of_lengths_is_the_same_for_all_sources() -> None:
