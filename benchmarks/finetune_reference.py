@@ -2,12 +2,14 @@
 
     python benchmarks/finetune_reference.py classifier MODEL sst2/train.tsv sst2/dev.tsv --epochs 1
     python benchmarks/finetune_reference.py tagger MODEL cluener/train.json cluener/dev.json --length 128
+    python benchmarks/finetune_reference.py ours runs/cluener cluener/dev.json
 
 A classifier learns from lines of text, tab, label (with or without a header that ends in 'label'), and is scored by
 accuracy. A tagger learns from CLUENER's JSON objects, one behind another: {"text": …, "label": {type: {name:
 [[start, end], …]}}} with the last character included; it tags tokens with B, I and O, and is scored by entity: type,
 start and end have to be right, and what was cut off by --length counts as missed. Its tags are read off twice: the best
-of each token, as is usual with transformers, and the best sequence that makes sense, as masquerade's tagger does.
+of each token, as is usual with transformers, and the best sequence that makes sense, as masquerade's tagger does. The
+third command trains nothing: it reads a tagger of masquerade's off in both ways, for comparison.
 
 AdamW (0.9, 0.98, 1e-6) with decay on matrices only, linear decay of the rate behind a warm-up, gradients clipped at 1,
 dropout as the checkpoint has it, batches in random order padded to their longest text.
@@ -141,6 +143,36 @@ def score_entities(wanted: Sequence[set[Entity]], found: Sequence[set[Entity]]) 
     return {"precision": precision, "recall": recall, "f1": 2 * precision * recall / max(precision + recall, 1e-12)}
 
 
+def score_both_ways(
+    wanted: Sequence[set[Entity]], texts: Sequence[tuple[int, Sequence[tuple[int, int]], Any]], names: Sequence[str]
+) -> dict[str, float]:
+    """The scores of the best tag of each token, and as 'sequence_…' those of the best sequence. A text, or a part of
+    one, is its number, the places of its tokens and their scores (n, tags)."""
+    scores: dict[str, float] = {}
+    for how, pick in (("", best_of_each), ("sequence_", best_sequence)):
+        found: list[set[Entity]] = [set() for _ in wanted]
+        for index, offsets, each in texts:
+            found[index] |= join_tags(offsets, pick(offsets, each, names))
+        scores |= {how + name: value for name, value in score_entities(wanted, found).items()}
+    return scores
+
+
+def read_ours(folder: Path, held_out: Sequence[tuple[str, list[Entity]]]) -> dict[str, Any]:
+    """Score a tagger that masquerade trained, by its own scores of tokens."""
+    from masquerade.labelling.predict import predict
+    from masquerade.labelling.tagger import Tagger, cut
+
+    tagger = Tagger.load(folder)
+    windows = cut(tagger.tokenizer, [text for text, _ in held_out], tagger.length)
+    scores = predict(tagger.model, [window.layout for window in windows], "tag")
+    texts = [
+        (window.text, [place or (0, 0) for place in window.places], each)
+        for window, each in zip(windows, scores, strict=True)
+    ]
+    wanted = [set(entities) for _, entities in held_out]
+    return {**score_both_ways(wanted, texts, tagger.model.spec.labels), "held_out": len(held_out)}
+
+
 def run(chosen: argparse.Namespace) -> dict[str, Any]:
     """Train and score."""
     import transformers
@@ -195,24 +227,16 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
     encoded = tokenizer(
         [text for text, _ in held_out], truncation=True, max_length=chosen.length, return_offsets_mapping=True
     )
-    wanted = [set(entities) for _, entities in held_out]
-    found = {
-        how: [
-            join_tags(offsets, pick(offsets, scores, names))
-            for offsets, scores in zip(encoded["offset_mapping"], logits, strict=True)
-        ]
-        for how, pick in (("", best_of_each), ("sequence_", best_sequence))
-    }
-    scores = {how + name: value for how in found for name, value in score_entities(wanted, found[how]).items()}
-    return {**scores, **facts}
+    texts = list(zip(range(len(held_out)), encoded["offset_mapping"], logits, strict=True))
+    return {**score_both_ways([set(entities) for _, entities in held_out], texts, names), **facts}
 
 
 def main() -> None:
     """Read the command line, train, show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("classifier", "tagger"))
-    parser.add_argument("model", type=Path, help="a checkpoint's folder")
-    parser.add_argument("train", type=Path, help="the file to learn from")
+    parser.add_argument("kind", choices=("classifier", "tagger", "ours"))
+    parser.add_argument("model", type=Path, help="a checkpoint's folder, or the run of a tagger of ours")
+    parser.add_argument("train", type=Path, nargs="?", help="the file to learn from; 'ours' has none")
     parser.add_argument("held_out", type=Path, help="the file to be scored on")
     parser.add_argument("--length", type=int, default=128, help="longest text, in tokens (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="texts of a step (%(default)s)")
@@ -224,21 +248,24 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=0, help="use the first so many training records alone")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     chosen = parser.parse_args()
+    if (chosen.train is None) != (chosen.kind == "ours"):
+        parser.error("a file to learn from and one to be scored on are needed; for 'ours' the latter alone")
     if not chosen.model.is_dir():
         parser.error(f"there is no folder {chosen.model}")
     for path in (chosen.train, chosen.held_out):
-        if not path.is_file():
+        if path and not path.is_file():
             parser.error(f"there is no file {path}")
     if not 0 <= chosen.warmup < 1:
         parser.error(f"the warm-up is a share of the steps, from 0 to below 1, but it is {chosen.warmup}")
     if chosen.length < 3 or chosen.batch < 1 or chosen.epochs <= 0 or chosen.limit < 0:
         parser.error("a length of at least 3, a batch of at least 1, epochs above 0 and no negative limit are needed")
-    result = run(chosen)
+    result = read_ours(chosen.model, read_entities(chosen.held_out)) if chosen.kind == "ours" else run(chosen)
     kinds = [how + name for how in ("", "sequence_") for name in ("accuracy", "precision", "recall", "f1")]
     scores = " ".join(f"{name} {result[name]:.4f}" for name in kinds if name in result)
-    speed = f"{result['seconds']:.1f} s, {result['tokens'] / result['seconds']:,.0f} real tokens/s"
     print(f"{scores} on {result['held_out']:,} held-out texts")
-    print(f"{result['steps']:,} steps over {result['train']:,} texts in {speed}")
+    if "steps" in result:
+        speed = f"{result['seconds']:.1f} s, {result['tokens'] / result['seconds']:,.0f} real tokens/s"
+        print(f"{result['steps']:,} steps over {result['train']:,} texts in {speed}")
     if chosen.json:
         settings = {name: str(value) if isinstance(value, Path) else value for name, value in vars(chosen).items()}
         chosen.json.write_text(json.dumps({**result, "settings": settings}, indent=1, ensure_ascii=False))

@@ -1,23 +1,29 @@
 """The runs behind docs/results.md: every objective with one small network and one budget of tokens.
 
     python scripts/results.py DATA OUT [--only mlm,electra] [--seeds 3] [--steps 100] [--threads 1]
+    python scripts/results.py DATA OUT --only mlm,electra --cost 20
 
 From the project's root. DATA holds wikitext2-{train,valid}.txt and, for the two Chinese runs, zhwiki.jsonl. Runs that
 are finished are not done again, broken ones go on, so it can be stopped and started at will. Prints the table as
-Markdown; each row's run is one `masquerade pretrain` command.
+Markdown; each row's run is one `masquerade pretrain` command. With --cost nothing is trained to an end: the objectives
+take so many turns of a few steps, each in a process of its own, and the price of a step is printed against the first's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shlex
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from masquerade.objectives import OBJECTIVES
@@ -131,6 +137,49 @@ def row(name: str, curves: Sequence[dict[int, dict[str, float]]], steps: int) ->
     return "| " + " | ".join(cells) + " |"
 
 
+def take_turns(turns: Connection, words: Sequence[str], steps: int) -> None:
+    """The seconds of some steps, whenever asked for; the first ones, which nobody counts, before that."""
+    from masquerade.data.rows import Place
+    from masquerade.training.loop import Run
+    from masquerade.training.pretraining import Pretrain
+    from masquerade.training.recipe import Pretraining, read_recipe
+
+    run = Run(Pretrain(read_recipe(Path(words[0]), Pretraining, words[1:])))
+    batches = run.job.batches(Place())
+    while True:
+        start = time.perf_counter()
+        for _ in range(steps):
+            run._step(next(batches)[0])
+        turns.send(time.perf_counter() - start)
+        if not turns.recv():
+            return
+
+
+def cost(names: Sequence[str], data: Path, out: Path, rounds: int, steps: int = 5) -> None:
+    """Print what a step of each objective takes, and how that compares with the first one's in the same round."""
+    context, engines, workers = multiprocessing.get_context("spawn"), dict[str, Connection](), []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            words = [*command(name, 1, data, out, 1000)[2:], f"out={folder}/{name}", "held_out=[]"]
+            engines[name], far = context.Pipe()
+            workers.append(context.Process(target=take_turns, args=(far, words, steps), daemon=True))
+            workers[-1].start()
+            engines[name].recv()
+        taken: dict[str, list[float]] = {name: [] for name in names}
+        for turn in range(rounds):
+            for name in names if turn % 2 else reversed(names):
+                engines[name].send(True)
+                taken[name].append(engines[name].recv() / steps)
+        for name in names:
+            engines[name].send(False)
+            ratios = [one / other for one, other in zip(taken[name], taken[names[0]], strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            seconds = statistics.median(taken[name])
+            print(f"{name}: {seconds * 1000:.0f} ms a step, {middle:.2f} times {names[0]} ({low:.2f}–{high:.2f})")
+        for worker in workers:
+            worker.join()
+
+
 def main() -> None:
     """Do what is still to do, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -140,10 +189,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cost", type=int, default=0, help="so many rounds of timing instead, at least 2")
     asked = parser.parse_args()
     names = asked.only.split(",")
     environment = os.environ | {"OMP_NUM_THREADS": str(asked.threads)}
     prepare(asked.data, asked.out, names, environment)
+    if asked.cost:
+        os.environ["OMP_NUM_THREADS"] = str(asked.threads)
+        cost(names, asked.data, asked.out, asked.cost)
+        return
     for seed in range(1, asked.seeds + 1):
         for name in names:
             words = command(name, seed, asked.data, asked.out, asked.steps)
