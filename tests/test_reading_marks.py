@@ -63,7 +63,7 @@ def brute_force(model: Model, pair: Pair, weights: Mapping[str, float]) -> tuple
     assert close - begin == len(passage)
     vocabulary = [logs(row) for row in model.head("lm", states[1 : 1 + slots]).tolist()]
     keys = model.copy_scores(states[None, 1 : 1 + slots], states[None])[0].tolist()
-    copies = [logs(row[begin : close + 1]) for row in keys]  # the passage's words, and its [SEP]
+    copies = [row[begin : close + 1] for row in keys]  # the passage's words, and its [SEP]
     ends = model.head("span", states).tolist()
     firsts, lasts = (logs([ends[place][side] for place in (0, *range(begin, close))]) for side in (0, 1))
 

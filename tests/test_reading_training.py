@@ -248,6 +248,8 @@ def test_what_an_answer_costs_is_what_its_span_is_marked_with(home: Path, tmp_pa
         assert example.answers is not None
         kept = encode(model, SHEET, [lesson.window])
         marks = mark(model, recall(model, SHEET, kept, [[ids for ids, _ in lesson.questions]]), {part: 1.0})
+        if part == "copies":  # learnt among all spans
+            marks = replace(marks, spans=marks.shares[0], none=marks.shares[1])
         whole = 0.0
         for row, (start, length) in enumerate(example.answers.tolist()):
             whole -= float(marks.spans[row, start, length - 1] if length else marks.none[row])
@@ -346,7 +348,7 @@ def test_a_run_that_broke_goes_on_exactly_where_it_was(home: Path, tmp_path: Pat
 
 def test_a_small_reader_learns_its_questions_by_heart_both_ways(home: Path, tmp_path: Path) -> None:
     source = str(home / "short.jsonl")
-    settings: dict[str, Any] = {"written": 0.5, "epochs": 100, "batch": 12, "rate": 1e-2, "held_out": (source,)}
+    settings: dict[str, Any] = {"written": 0.5, "epochs": 120, "batch": 12, "rate": 7e-3, "held_out": (source,)}
     Run(TrainReader(recipe(home, tmp_path, train=(source,), **settings))).train()
     before, after = [entry for entry in Store(tmp_path).history() if "f1" in entry]
     assert before["f1"] < 50 < after["f1"] == 100

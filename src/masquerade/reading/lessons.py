@@ -16,7 +16,7 @@ from masquerade.masks import forked
 from masquerade.nn.model import Model
 from masquerade.objectives.base import Example
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import Rows
+from masquerade.reading.marks import Rows, mark
 from masquerade.reading.records import Asked
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.loss import Loss
@@ -78,20 +78,25 @@ def tokens_of(window: Window, start: int, end: int) -> tuple[int, int] | None:
 
 
 class ReadingLoss(Loss):
-    """The cost of wrong answers: words at slots and masks, places that slots copy, first and last words."""
+    """The cost of wrong answers: words at slots and masks, spans that slots copy, first and last words.
+
+    Copying is learnt as it is searched: the slots' scores of a span are summed up, and the right span has to stand out
+    among all spans of the passage. Slots that each learn their own place are right one by one, yet often not of the
+    same span.
+    """
 
     def __init__(self, model: Model, sheet: Sheet, weights: Mapping[str, float]) -> None:
         super().__init__(model)
         self.sheet, self.weights = sheet, {name: weight for name, weight in weights.items() if weight}
 
     def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
-        """How many words, copied places and spans the rows ask for."""
+        """How many words, copied spans and pointed ones the rows ask for."""
         examples = [example for row in rows for example in row]
-        words = [each.layout.label != IGNORE for each in examples]
-        copied = [each & (one.layout.kind == Kind.CONTENT) for each, one in zip(words, examples, strict=True)]
+        asked = [(each.layout.label != IGNORE, each.layout) for each in examples]
+        slots = [labelled & (layout.kind == Kind.CONTENT) for labelled, layout in asked]  # the others write
         return {
-            "words": sum(int(each.sum()) for each in words),
-            "copies": sum(int(each.sum()) for each in copied),
+            "words": sum(int(labelled.sum()) for labelled, _ in asked),
+            "copies": sum(int((slot & (one.position == 1)).sum()) for slot, (_, one) in zip(slots, asked, strict=True)),
             "pointers": sum(len(each.answers) for each in examples if each.answers is not None),
         }
 
@@ -102,21 +107,27 @@ class ReadingLoss(Loss):
         layout, _ = forked(batch.layout)
         rows = Rows(self.model.hidden(batch.layout), layout, self.sheet)
         start, length = batch.answers.unbind(-1)
-        first, there, label = rows.begin + start, length > 0, layout.label
+        there, label = length > 0, layout.label
         parts = dict[str, Tensor]()
         if "words" in self.weights:
             asked = label != IGNORE
             scores = self.model.head("lm", rows.states[asked]).float()
             parts["words"] = F.cross_entropy(scores, label[asked], reduction="sum")
         if "copies" in self.weights:
-            slots = slice(1, 1 + self.sheet.slots)
-            asked = (label[:, slots] != IGNORE) & (layout.kind[:, slots] == Kind.CONTENT)
-            place = torch.arange(asked.shape[1], device=label.device)  # fewer than slots, if all rows are short ones
-            target = torch.where(place < length[:, None], first[:, None] + place, rows.close[:, None])
-            parts["copies"] = F.nll_loss(rows.copies(self.model)[asked], target[asked], reduction="sum")
+            slotted = label[:, 1] != IGNORE  # the others write
+            parts["copies"] = self._copied(rows[slotted], start[slotted], length[slotted])
         if "pointers" in self.weights:
-            logs = rows.ends(self.model)
+            logs, first = rows.ends(self.model), rows.begin + start
             targets = [torch.where(there, place, 0) for place in (first, first + length - 1)]  # [CLS] for no answer
             sides = [F.nll_loss(logs[..., side], target, reduction="sum") for side, target in enumerate(targets)]
             parts["pointers"] = torch.stack(sides).mean()
         return parts
+
+    def _copied(self, rows: Rows, start: Tensor, length: Tensor) -> Tensor:
+        """What slots that copy cost: rows, and their answers' first words and lengths, (rows,) → ()"""
+        if not len(start):
+            return 0 * self.model.copy_scores(rows.states, rows.states).sum()  # a head that every step asks
+        spans, none = mark(self.model, rows, {"copies": 1.0}).shares
+        place = start * self.sheet.slots + length.clamp(max=self.sheet.slots) - 1
+        right = spans.flatten(1).gather(1, place.clamp(min=0)[:, None])[:, 0]
+        return -torch.where(length > 0, right, none).sum()

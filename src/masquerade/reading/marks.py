@@ -1,8 +1,8 @@
 """What the heads of a reader say of every span of a passage.
 
 Three heads may speak: the vocabulary at the slots (which word is word i of the answer?), copying (which place of the
-passage does slot i copy?) and pointers (is this the first, the last word of the answer?). Each gives log-probabilities
-of spans, and of there being no answer; their weighted mean is searched exactly.
+passage does slot i copy?) and pointers (is this the first, the last word of the answer?). Each scores all spans, and
+that there is no answer; the weighted mean of these scores is searched exactly.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ class Rows:
         """The place of each passage's [SEP]: (rows,)"""
         return self.layout.real.sum(-1) - 1
 
-    def copies(self, model: Model) -> Tensor:
-        """Which place of the passage each slot copies; its [SEP] for the end: log-probabilities (rows, slots, n)"""
-        scores = model.copy_scores(self.slots, self.states).float()
-        return scores.masked_fill(~self.passage[:, None], -torch.inf).log_softmax(-1)
+    def __getitem__(self, chosen: Tensor) -> Rows:
+        """Some of the rows, bool (rows,)"""
+        return Rows(self.states[chosen], self.layout.map(lambda field: field[chosen]), self.sheet)
 
     def ends(self, model: Model) -> Tensor:
         """Which place is the first word, which the last; [CLS] for there being none: log-probabilities (rows, n, 2)"""
@@ -93,9 +92,9 @@ def mark(model: Model, rows: Rows, weights: Mapping[str, float]) -> Marks:
         words.append(share["words"] * words_at(logs, passage, sheet.sep))
         ends.append(share["words"] * ends_at(logs, sheet.sep))
     if "copies" in share:
-        logs = rows.copies(model)
-        at = logs.gather(-1, place[:, None].expand(-1, sheet.slots, -1)).masked_fill(~inside[:, None], -torch.inf)
-        closing = logs.gather(-1, rows.close[:, None, None].expand(-1, sheet.slots, -1))[..., 0]
+        scores = model.copy_scores(rows.slots, rows.states).float()  # (rows, slots, n)
+        at = scores.gather(-1, place[:, None].expand(-1, sheet.slots, -1)).masked_fill(~inside[:, None], -torch.inf)
+        closing = scores.gather(-1, rows.close[:, None, None].expand(-1, sheet.slots, -1))[..., 0]
         words.append(share["copies"] * at)
         ends.append(share["copies"] * torch.cat([closing, torch.zeros_like(closing[:, :1])], dim=-1))
     if "pointers" in share:
