@@ -9,27 +9,18 @@ en-amazon.jsonl and en-reddit.jsonl, which share no article with it; and the Chi
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from masquerade.files import write_text
-from masquerade.reading.records import Asked, read_questions, split_articles
+from masquerade.reading.records import Asked, read_questions, split_articles, write_questions
 
 SHARES = {"wiki": 0.16, "amazon": 0.1, "reddit": 0.1}  # of the questions that are not trained on
 
 
 def write(records: Sequence[Asked], path: Path) -> None:
     """Questions as JSON lines."""
-    lines = []
-    for record in records:
-        for passage, spans in zip(record.passages, record.spans, strict=True):
-            answers = {"text": [gold.text for gold in spans], "answer_start": [gold.start for gold in spans]}
-            row = {"id": record.id, "title": record.title, "context": passage, "question": record.question}
-            lines.append(json.dumps({**row, "answers": answers}, ensure_ascii=False) + "\n")
-    write_text(path, "".join(lines))
-    print(f"{path}: {len(lines):,} questions")
+    print(f"{path}: {write_questions(records, path):,} questions")
 
 
 def main() -> None:

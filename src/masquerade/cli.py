@@ -276,6 +276,27 @@ def ask(
 
 
 @app.command()
+def questions(
+    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
+    out: Annotated[Path, typer.Option(help="The file for the questions, JSON lines as 'train reader' takes them.")],
+    count: Annotated[int, typer.Option(help="How many at most.")] = 10000,
+    each: Annotated[int, typer.Option(help="How many of a passage at most.")] = 4,
+    passages: Annotated[int, typer.Option(help="Of how many passages of a document at most.")] = 8,
+    seed: Annotated[int, typer.Option(help="Another seed, other questions.")] = 0,
+) -> None:
+    """Make questions of your own texts, to train a reader on before, or beside, real ones.
+
+    Half of them ask for words that stand twice in a passage, half for a date, a number or a name of one sentence.
+
+    [dim]masquerade questions corpus.jsonl --count 5000 --out clozes.jsonl[/dim]
+    [dim]masquerade train reader recipes/reader-en.toml train=clozes.jsonl out=runs/first[/dim]
+    """
+    from masquerade.reading.commands import make_questions
+
+    make_questions(texts, out, count, each, passages, seed)
+
+
+@app.command()
 def classify(
     model: ModelName,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to classify.")] = None,

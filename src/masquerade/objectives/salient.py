@@ -33,17 +33,17 @@ _CHINESE = (
     rf"(?:[{_NUMERALS}]{{2,4}} ?年 ?)?[{_NUMERALS}]{{1,2}} ?月(?: ?[{_NUMERALS}]{{1,3}} ?[日号])?",  # 1998年3月5日
     rf"[{_NUMERALS}]{{2,4}} ?年",
 )
-_DATES = re.compile(
+DATES = re.compile(
     rf"(?<![A-Za-z\d])(?:{'|'.join(_CHINESE)}|(?:{'|'.join(_ENGLISH)})(?![A-Za-z\d]))", flags=re.IGNORECASE
 )
 _NAME = r"[A-ZÀ-Þ][A-Za-zÀ-ɏ'’\d-]*"
-_NAMES = re.compile(rf"(?<![A-Za-zÀ-ɏ\d]){_NAME}(?: {_NAME})*")
+NAMES = re.compile(rf"(?<![A-Za-zÀ-ɏ\d]){_NAME}(?: {_NAME})*")
 _OPENERS = (  # words that are capitalised for other reasons than being names
     "A After All Although An And As At Before But By During For From He Her His How However I If In It Its My No Not "
     "Of On One Or Our She Since So Some That The Their Then There These They This Those To Under Until We What When "
     "Where Which While Who Why With You Your"
 )
-_SMALL = frozenset(_OPENERS.split())
+OPENERS = frozenset(_OPENERS.split())
 
 
 def dates_and_numbers(tokenizer: Tokenizer) -> Units:
@@ -51,7 +51,7 @@ def dates_and_numbers(tokenizer: Tokenizer) -> Units:
 
     def find(ids: Sequence[int]) -> list[list[int]]:
         text, owner = spell(tokenizer, ids)
-        return [_tokens(owner, *match.span()) for match in _DATES.finditer(text)]
+        return [_tokens(owner, *match.span()) for match in DATES.finditer(text)]
 
     return find
 
@@ -64,10 +64,10 @@ def names(tokenizer: Tokenizer) -> Units:
     def find(ids: Sequence[int]) -> list[list[int]]:
         text, owner = spell(tokenizer, ids)
         found = []
-        for match in _NAMES.finditer(text):
+        for match in NAMES.finditer(text):
             start, stop = match.span()
             words = match.group().split(" ")
-            while words and words[0] in _SMALL:
+            while words and words[0] in OPENERS:
                 start += len(words.pop(0)) + 1
             opens = start == match.start() and re.search(r"(^|[.!?。！？\n])\W*$", text[:start])
             if len(words) > 1 or (words and not opens):

@@ -1,4 +1,4 @@
-"""What the commands ``ask`` and ``evaluate reader`` read and print."""
+"""What the commands ``ask``, ``questions`` and ``evaluate reader`` read and print."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from masquerade.data.tokens import read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 from masquerade.reading.answers import VOTES, Answer
+from masquerade.reading.clozes import self_made
 from masquerade.reading.pages import Page, decoded, language, read_pages
 from masquerade.reading.reader import DECODERS, Reader
-from masquerade.reading.records import Asked, read_questions
+from masquerade.reading.records import Asked, read_questions, write_questions
 from masquerade.reading.scores import METRICS, read_accepted
 
 FOUND = "bold black on bright_yellow"  # the answer in its sentence
@@ -232,6 +235,21 @@ def _answers(reader: Reader, records: Sequence[Asked], vote: str, decoder: str) 
         found = reader.ask_many(pairs, vote=vote, decoder=decoder, done=lambda count: done(count * share))
     by_id = {record.id: answer for record, answer in zip(asked, found, strict=True)}
     return [by_id.get(record.id, Answer("", 0.0)) for record in records]
+
+
+def make_questions(sources: Sequence[str], out: Path, count: int, each: int, most: int, seed: int) -> None:
+    """Write questions that texts make of themselves."""
+    if min(count, each, most) < 1:
+        raise MasqueradeError("At least one question has to be made, of one passage; set --count, --each, --passages.")
+    documents = (document for source in sources for document in read_documents(source))
+    made = list[Asked]()
+    with _progress("questions", count) as done:
+        for record in islice(self_made(documents, seed, each, most), count):
+            made.append(record)
+            done(1)
+    if not made:
+        raise MasqueradeError("No question can be made of these texts; longer ones, of several sentences, have some.")
+    print(f"{out}: {write_questions(made, out):,} questions of {len({record.title for record in made}):,} documents")
 
 
 def _readable(record: Asked) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
+from masquerade.files import write_text
 
 KNOWN = "SQuAD's JSON, CMRC 2018's, WebQA's, SogouQA's, and records with question, context and answers"
 NO_ANSWER = "no_answer"  # what WebQA writes where a passage has none
@@ -54,6 +57,18 @@ def read_questions(source: str) -> list[Asked]:
     if not found:
         raise MasqueradeError(f"There are no questions in {source}; the known formats are {KNOWN}.")
     return list(found.values())
+
+
+def write_questions(records: Sequence[Asked], path: Path) -> int:
+    """Write questions as flat records, a line for each of a question's passages; how many there are."""
+    lines = []
+    for record in records:
+        for passage, spans in zip(record.passages, record.spans, strict=True):
+            answers = {"text": [gold.text for gold in spans], "answer_start": [gold.start for gold in spans]}
+            row = {"id": record.id, "title": record.title, "context": passage, "question": record.question}
+            lines.append(json.dumps({**row, "answers": answers}, ensure_ascii=False) + "\n")
+    write_text(path, "".join(lines))
+    return len(lines)
 
 
 def find_answer(passage: str, text: str, stated: int | None = None) -> Gold | None:

@@ -1,0 +1,206 @@
+"""Questions that a text makes of itself, to teach a reader before it meets real ones, or the language of one's own
+documents.
+
+Two kinds. Recurring words: what stands twice in a passage is taken out of one of its sentences, which becomes the
+question and leaves the passage; the answer is where the words stand still. Clozes: a sentence asks for a date, a number
+or a name of its own, with some of its other words left out, and stays in the passage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+from masquerade.errors import MasqueradeError
+from masquerade.objectives.base import Rng, chance
+from masquerade.objectives.salient import DATES, NAMES, OPENERS
+from masquerade.reading.records import Asked, Gold
+
+PASSAGE = 900  # how long passages are, in letters; a Chinese character counts as two
+LONGEST = 8  # words of a recurring answer at most
+AROUND = 50  # letters of a sentence on either side of what is asked for, if there is a clause that ends so near
+DROPPED = 0.15  # the share of a cloze's words that are left out
+
+_HAN = r"\u3400-\u9fff\uf900-\ufaff"
+_SENTENCE = re.compile(r"\S.*?(?:[。！？]+[”」』）]*|[.!?]+[\"'”’)\]]*(?=\s|$)|$)", flags=re.MULTILINE)
+_CLAUSE = re.compile(r"[，；：、]|[,;:] ")
+_WORD = re.compile(rf"[{_HAN}]+|[^\W_{_HAN}]+(?:['’.-][^\W_{_HAN}]+)*")
+_QUOTED = re.compile(r"《([^《》\n]{1,20})》|[“「]([^“”「」\n]{2,16})[”」]")
+_CHINESE = re.compile(rf"[{_HAN}]")
+_KINDS = {"nr": "person", "ns": "place", "nt": "thing"}  # jieba's names of people, places, bodies
+_ASK = {  # what asks for a kind of answer, in English and in Chinese
+    "date": (("when", "what year", "what date"), ("什么时候", "哪一年", "何时")),
+    "number": (("how many", "how much", "what number"), ("多少", "几")),
+    "person": (("who",), ("谁",)),
+    "place": (("where", "what place"), ("哪里", "什么地方", "哪个地方")),
+    "thing": (("what", "which", "who"), ("什么", "哪个", "哪一个")),
+}
+
+Place = tuple[int, int]  # from … to, in characters
+Made = tuple[str, str, tuple[Gold, ...]]  # a question, its passage, the answers there
+
+
+def self_made(documents: Iterable[str], seed: int = 0, each: int = 4, most: int = 8) -> Iterator[Asked]:
+    """Questions of documents, up to ``each`` of a passage, half of them of either kind; of up to ``most`` passages of
+    a document, by chance."""
+    number = 0
+    for document, text in enumerate(documents):
+        rng, found = chance(seed, document), passages(text)
+        for index in sorted(rng.permutation(len(found))[:most].tolist()):
+            passage = found[index]
+            for question, left, golds in recurring(passage, rng, (each + 1) // 2) + clozes(passage, rng, each // 2):
+                number += 1
+                texts = tuple(dict.fromkeys(gold.text for gold in golds))
+                yield Asked(str(number), question, (left,), (golds,), texts, title=str(document))
+
+
+def passages(text: str) -> list[str]:
+    """A document's sentences, as many together as make a passage; what is left at its end is one too, if it is not too
+    short."""
+    found, begin, end = list[str](), 0, 0
+    for match in _SENTENCE.finditer(text):
+        if _letters(text[begin : match.end()]) > PASSAGE:
+            found.append(text[begin:end].strip())
+            begin = match.start()
+        end = match.end()
+    return [each for each in [*found, text[begin:end].strip()] if _letters(each) > PASSAGE / 3]
+
+
+def recurring(passage: str, rng: Rng, most: int) -> list[Made]:
+    """Questions whose answers stand twice: a sentence without them, asked of the passage without the sentence."""
+    places, found = _repeated(passage), list[Made]()
+    for index in rng.permutation(len(places))[:most].tolist():
+        first, last = places[index]
+        begin, end = _sentence(passage, places[index])
+        answer, rest = passage[first:last], f"{passage[:begin].rstrip()} {passage[end:].lstrip()}".strip()
+        golds = tuple(Gold(answer, match.start()) for match in re.finditer(re.escape(answer), rest))
+        if golds and end - begin >= 2 * (last - first):
+            found.append((_question(passage, (begin, end), places[index], "thing", [], rng), rest, golds))
+    return found
+
+
+def clozes(passage: str, rng: Rng, most: int) -> list[Made]:
+    """Questions for a date, a number or a name of the passage: its sentence, with some words left out."""
+    wanted = [("date" if _dated(match.group()) else "number", match.span()) for match in DATES.finditer(passage)]
+    wanted, found = wanted + names(passage), list[Made]()
+    for index in rng.permutation(len(wanted))[:most].tolist():
+        kind, (first, last) = wanted[index]
+        begin, end = _sentence(passage, (first, last))
+        others = [(begin + a, begin + b) for a, b in words(passage[begin:end])]
+        others = [(a, b) for a, b in others if b <= first or a >= last]
+        if len(others) >= 4:
+            question = _question(passage, (begin, end), (first, last), kind, others, rng)
+            found.append((question, passage, (Gold(passage[first:last], first),)))
+    return found
+
+
+def words(text: str) -> list[Place]:
+    """Where the words of a text stand; Chinese ones as jieba cuts them."""
+    found = list[Place]()
+    for match in _WORD.finditer(text):
+        place = match.start()
+        for word in _jieba("jieba").lcut(match.group()) if _CHINESE.match(match.group()) else [match.group()]:
+            found.append((place, place + len(word)))
+            place += len(word)
+    return found
+
+
+def names(text: str) -> list[tuple[str, Place]]:
+    """The names in a text, with what they name; Chinese ones as jieba knows them, and what stands in quotes."""
+    found = [("thing", match.span()) for match in NAMES.finditer(text) if _telling(match.group())]
+    if _CHINESE.search(text):
+        place = 0
+        for pair in _jieba("jieba.posseg").lcut(text, HMM=False):  # known words alone: much faster
+            kind = _KINDS.get(pair.flag[:2])
+            if kind and len(pair.word) > 1:
+                found.append((kind, (place, place + len(pair.word))))
+            place += len(pair.word)
+        found += [("thing", match.span(match.lastindex or 0)) for match in _QUOTED.finditer(text)]
+    return found
+
+
+def _question(passage: str, sentence: Place, answer: Place, kind: str, words: list[Place], rng: Rng) -> str:
+    """A sentence as a question for some of its words: they are replaced by what asks for them, or that comes first;
+    and some of the other ``words`` are left out."""
+    (begin, end), (first, last) = _near(passage, sentence, answer), answer
+    chinese = bool(_CHINESE.search(passage[begin:end]))
+    asks = _ASK[kind][chinese]
+    ask, gap = asks[int(rng.integers(len(asks)))], "" if chinese else " "
+    dropped = [place for place in words if rng.random() < DROPPED]
+    before, after = (
+        _without(passage, place, [one for one in dropped if place[0] <= one[0] and one[1] <= place[1]])
+        for place in ((begin, first), (last, end))
+    )
+    after = after.rstrip(" 。！？.!?，；：、,;:")
+    parts = [ask, before, after] if rng.random() < 0.3 and not chinese else [before, ask, after]
+    text = re.sub(r"\s+", " ", gap.join(part.strip() for part in parts if part.strip()))
+    return text + ("？" if chinese else "?")
+
+
+def _without(text: str, place: Place, dropped: list[Place]) -> str:
+    """A piece of a text without some of its words."""
+    kept, at = "", place[0]
+    for begin, end in dropped:
+        kept, at = kept + text[at:begin], end
+    return kept + text[at : place[1]]
+
+
+def _sentence(passage: str, place: Place) -> Place:
+    """The sentence that a place is in; a place that is in none is its own."""
+    around = (match.span() for match in _SENTENCE.finditer(passage))
+    return next(((begin, end) for begin, end in around if begin <= place[0] and place[1] <= end), place)
+
+
+def _near(passage: str, sentence: Place, place: Place) -> Place:
+    """A sentence, or its clauses around a place if it is too long for a question."""
+    cuts = [sentence[0] + match.end() for match in _CLAUSE.finditer(passage[slice(*sentence)])]
+    before = [cut for cut in (sentence[0], *cuts) if cut <= place[0]]
+    after = [cut for cut in (*cuts, sentence[1]) if cut >= place[1]]
+    begin = next((cut for cut in before if _letters(passage[cut : place[0]]) <= AROUND), before[-1])
+    end = next((cut for cut in reversed(after) if _letters(passage[place[1] : cut]) <= AROUND), after[0])
+    return begin, end
+
+
+def _repeated(passage: str) -> list[Place]:
+    """The words, up to LONGEST together, that stand in a passage more than once, and are no part of longer ones that
+    do: all their places."""
+    cut, taken, found = words(passage), set[int](), list[Place]()
+    telling = [_telling(passage[begin:end]) for begin, end in cut]
+    for size in range(min(LONGEST, len(cut)), 0, -1):
+        places = defaultdict[str, list[int]](list)
+        for at in range(len(cut) - size + 1):
+            if telling[at] and telling[at + size - 1] and taken.isdisjoint(range(at, at + size)):
+                places[passage[cut[at][0] : cut[at + size - 1][1]]].append(at)
+        for text, starts in places.items():
+            if len(starts) > 1 and not re.search(r"[\n。！？；：!?;:()（）「」“”《》]", text):
+                taken.update(index for at in starts for index in range(at, at + size))
+                found += [(cut[at][0], cut[at + size - 1][1]) for at in starts]
+    return found
+
+
+def _telling(word: str) -> bool:
+    """Does a word say something: a name, a number, a long word, two Chinese characters?"""
+    if _CHINESE.match(word):
+        return len(word) > 1
+    return word not in OPENERS and (word[0].isupper() or word[0].isdigit() or len(word) > 5)
+
+
+def _dated(text: str) -> bool:
+    return bool(re.fullmatch(r"1\d{3}|20\d\d", text) or re.search(r"[年月日号]|[A-Za-z]{3}|\d[-/]\d", text))
+
+
+def _letters(text: str) -> int:
+    return len(text) + len(_CHINESE.findall(text))
+
+
+def _jieba(module: str) -> ModuleType:
+    """Jieba, or a part of it, which is loaded when Chinese is met."""
+    try:
+        logging.getLogger(importlib.import_module("jieba").__name__).setLevel(logging.WARNING)
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MasqueradeError("Questions of Chinese text need the jieba segmenter; run 'pip install jieba'.") from error
