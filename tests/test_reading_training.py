@@ -207,6 +207,21 @@ def test_a_passage_of_many_questions_becomes_several_lessons() -> None:
     assert {lesson.window.ids for lesson in found} == {tuple(tokenizer().encode(MAT))}
 
 
+def test_of_windows_that_answer_nothing_some_teach_that(home: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "tale.jsonl", [("tales", TALE, "Who was born?", ["The cat"])])
+    job = job_of(home, tmp_path, strangers=0.5, train=(path,), batch=1)
+    empty = [lesson for lesson in job.lessons if not lesson.questions]
+    assert len(empty) == len(job.lessons) - 1 >= 2
+    taken = [sum(len(step) for step in job._cut(epoch)) - 1 for epoch in range(40)]
+    assert 0.3 < sum(taken) / (40 * len(empty)) < 0.7
+    for lesson in empty:
+        example = job.example(lesson, chance(0))
+        assert example.answers is not None
+        assert example.answers.tolist() == [[-1, 0]]
+    never = job_of(home, tmp_path, strangers=0.0, train=(path,), batch=1)
+    assert {len(never._cut(epoch)) for epoch in range(9)} == {1}
+
+
 @pytest.mark.parametrize(
     ("text", "answer", "words"),
     [

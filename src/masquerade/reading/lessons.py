@@ -40,8 +40,8 @@ class Lesson:
 
 
 def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int) -> list[Lesson]:
-    """Records as lessons: all questions of a passage together, but no more than ``most``, at the windows that hold
-    their answers."""
+    """Records as lessons, one for every window of their passages: all questions that it answers together, but no more
+    than ``most``."""
     asked = defaultdict[str, list[tuple[Asked, int]]](list)
     for record in records:
         for number, passage in enumerate(record.passages):
@@ -60,7 +60,7 @@ def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: 
             else:
                 questions.append((ids[record], spans))
         title = asked[passages[window.passage]][0][0].title
-        for start in range(0, len(questions), most):
+        for start in range(0, max(1, len(questions)), most):
             found.append(Lesson(window, title, questions[start : start + most], absent if start == 0 else []))
     return found
 

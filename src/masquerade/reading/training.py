@@ -99,9 +99,10 @@ class TrainReader(Job):
             raise MasqueradeError("There is no question with an answer in its passage to learn from.")
         self.near = defaultdict[str, list[Lesson]](list)
         for lesson in self.lessons:
-            self.near[lesson.article].append(lesson)
+            if lesson.questions:
+                self.near[lesson.article].append(lesson)
         self.epoch = len(self._cut(0))
-        held_out = lessons(tokenizer, self.sheet, self.test, self.recipe.most)
+        held_out = [each for each in lessons(tokenizer, self.sheet, self.test, self.recipe.most) if each.questions]
         self.held_out = self._packed([self.example(lesson, chance(0, n)) for n, lesson in enumerate(held_out)])
 
     def loss(self, networks: dict[str, Model]) -> Loss:
@@ -112,19 +113,20 @@ class TrainReader(Job):
         return max(1, round(self.recipe.epochs * self.epoch))
 
     def _cut(self, epoch: int) -> list[list[Lesson]]:
-        """The passages of each step of an epoch: in a new order, those of like length together, and as many as have a
-        batch's questions."""
+        """The windows of each step of an epoch: in a new order, those of like length together, and as many as have a
+        batch's questions. Of the windows that answer nothing a few are among them, as there are few strangers."""
         rng = chance(self.recipe.seed, epoch, len(self.lessons))
-        order, batches = rng.permutation(len(self.lessons)).tolist(), list[list[Lesson]]()
-        pool = math.ceil(TOGETHER * self.recipe.batch * len(order) / sum(len(each.questions) for each in self.lessons))
+        taken = [each for each in self.lessons if each.questions or rng.random() < self.recipe.strangers]
+        order, batches = rng.permutation(len(taken)).tolist(), list[list[Lesson]]()
+        pool = math.ceil(TOGETHER * self.recipe.batch * len(order) / sum(len(each.questions) for each in taken))
         for start in range(0, len(order), pool):
             asked = self.recipe.batch
-            for lesson in sorted((self.lessons[number] for number in order[start : start + pool]), key=_length):
+            for lesson in sorted((taken[number] for number in order[start : start + pool]), key=_length):
                 if asked >= self.recipe.batch:
                     batches.append([])
                     asked = 0
                 batches[-1].append(lesson)
-                asked += len(lesson.questions)
+                asked += max(1, len(lesson.questions))
         return [batches[number] for number in rng.permutation(len(batches))]
 
     def batches(self, place: Place) -> Iterator[tuple[list[list[Example]], Place]]:
@@ -159,6 +161,8 @@ class TrainReader(Job):
         share, near = self.recipe.strangers, self.near[lesson.article]
         known = [ids for ids, _ in lesson.questions]
         found = [ids for ids in lesson.absent if rng.random() < share]
+        if not (lesson.questions or found):
+            found = [lesson.absent[int(rng.integers(len(lesson.absent)))]]
         for _ in range(rng.binomial(len(lesson.questions), share) if near else 0):
             other = near[int(rng.integers(len(near)))]
             ids, spans = other.questions[int(rng.integers(len(other.questions)))]
