@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from mask_cases import seeded
-from reader_cases import PARTS, SEP, SHEET, network, reader, tokenizer
+from reader_cases import MASK, PARTS, SEP, SHEET, network, reader, tokenizer
 
 from masquerade import Model
 from masquerade.decoding.spans import choose_spans
@@ -24,7 +24,7 @@ from masquerade.reading.decoders import write_answers
 from masquerade.reading.layouts import Sheet, Window
 from masquerade.reading.marks import Marks, Rows, mark
 from masquerade.reading.memory import Kept, Memory, encode, recall
-from masquerade.reading.reader import DECODERS, Reader, Settings
+from masquerade.reading.reader import DECODERS, Ask, Reader, Settings
 
 SCRAPS = [
     "The", "cat", "NASA", "Café", "cafe\u0301", "É", "walking", "dogs", "北京", "是", "中国的首都", "上海",
@@ -98,7 +98,7 @@ def test_an_answer_is_what_stands_at_its_place_in_the_original_text(text: str, s
         last = [end for _, end in places].index(answer.end)
         assert last - first < SHEET.slots
         if not pieces[first] and not pieces[last + 1]:  # whole words are read again as the same
-            assert tokenizer().encode(answer.text) == ids[first : last + 1]
+            assert tokenizer().encode_places([answer.text])[0][0] == ids[first : last + 1]
 
 
 @pytest.mark.parametrize(
@@ -440,3 +440,27 @@ def test_settings_travel_with_the_model() -> None:
     asker = reader(threshold=0.25)
     assert Settings.of(asker.model) == asker.settings
     assert (asker.settings.threshold, asker.settings.parts, asker.sheet) == (0.25, PARTS, SHEET)
+
+
+def test_an_answer_that_ends_in_an_accent_keeps_it() -> None:
+    text = "Two old dogs saw the Cafe\u0301 ."
+    ids, places = tokenizer().encode_places([text])[0]
+    window = Window(0, tuple(ids), tuple(places))
+    at = tokenizer().tokens(ids).index("cafe")
+    found = Ask(0, [], 0, text, window).span(at, 1, 1.0)
+    assert found.text == text[found.start : found.end] == "Cafe\u0301"
+
+
+def test_special_tokens_that_a_text_speaks_of_are_letters() -> None:
+    ids, places = tokenizer().encode_places(["the [SEP] cat [MASK]"])[0]
+    assert not {SEP, MASK} & set(ids)
+    assert places[-1] == (19, 20)
+    assert SHEET.questions(tokenizer(), ["who is [MASK]?"])[0].count(MASK) == 0
+    assert MASK in tokenizer().encode("the [MASK]"), "where masks are filled they are masks"
+
+
+def test_a_threshold_is_of_the_best_probability_whatever_the_vote() -> None:
+    found = [Candidate("cat", 0.4, 0, 0, 3), Candidate("cat", 0.3, 1, 0, 3), Candidate("mat", 0.2, 1, 5, 8)]
+    for vote in VOTES.values():
+        assert merged(found, 0.1, vote, 1, threshold=0.39).text == "cat"
+        assert not merged(found, 0.1, vote, 1, threshold=0.41)

@@ -45,7 +45,7 @@ VOTES: dict[str, Vote] = {  # how the probabilities of one answer in several pas
 def merged(candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int, threshold: float) -> Answer:
     """The answer that candidates from windows of any passages amount to: the same words count once in each passage,
     whether at two places or in two windows, and are one answer in several. ``none`` is how probable it is that there
-    is no answer."""
+    is no answer; there is none either where no candidate reaches the threshold, whatever the vote."""
     texts = dict[str, dict[int, Candidate]]()  # the best place of each text in each passage, the best passage first
     for each in sorted(candidates, key=lambda each: -each.share):
         if each.text:
@@ -57,6 +57,6 @@ def merged(candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int
         answers.append(Answer(best.text, score, best.passage, best.start, best.end))
     answers.sort(key=lambda answer: -answer.score)
     chosen = answers[:n_best]
-    if not chosen or chosen[0].score < threshold:
+    if not chosen or max(each.share for each in candidates if each.text) < threshold:
         return Answer("", none, alternatives=tuple(chosen))
     return replace(chosen[0], alternatives=tuple(chosen[1:]))

@@ -75,7 +75,7 @@ class Sheet:
 
     def questions(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
         """The ids of questions, cut where they are too long."""
-        return [ids[: self.question] for ids in tokenizer.encode_all(texts)]
+        return [ids[: self.question] for ids, _ in tokenizer.encode_places(texts)]
 
     def trunk(self, passage: Ids) -> Layout:
         """A passage, passage [SEP]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -192,6 +193,8 @@ class Ask:
     def span(self, start: int, length: int, share: float) -> Candidate:
         """Some tokens of the window, as a candidate."""
         begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
+        while end < len(self.text) and unicodedata.combining(self.text[end]):  # an accent is no token of its own
+            end += 1
         return Candidate(self.text[begin:end], share, self.passage, begin, end)
 
     def words(self, ids: tuple[int, ...], share: float, tokenizer: Tokenizer) -> Candidate:

@@ -105,8 +105,13 @@ class Tokenizer:
             self.backend.no_truncation()
 
     def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of texts, without special tokens, and where in its text each of them begins and ends."""
-        found = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        """The ids of texts, and where in its text each of them begins and ends. Without special tokens: a text that
+        speaks of [MASK] has these letters."""
+        self.backend.encode_special_tokens = True
+        try:
+            found = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        finally:
+            self.backend.encode_special_tokens = False
         return [(list(each.ids), list(each.offsets)) for each in found]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
