@@ -250,7 +250,9 @@ def test_questions_are_asked_for_until_there_are_none(
         raise line
 
     remember = Reader.remember
-    monkeypatch.setattr(Reader, "remember", lambda self, texts: (remember(self, texts), held.append(len(self.memory))))
+    monkeypatch.setattr(
+        Reader, "remember", lambda self, *given: (remember(self, *given), held.append(len(self.memory)))
+    )
     monkeypatch.setattr("builtins.input", say)
     monkeypatch.setattr(sys, "stdin", Typed())
     monkeypatch.setattr(sys, "argv", ["masquerade", "ask", "--in", str(home), "-m", str(tiny), "--json"])

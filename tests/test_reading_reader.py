@@ -307,6 +307,18 @@ def test_what_is_remembered_takes_no_more_bytes_than_it_says() -> None:
     assert narrow.memory.used <= narrow.memory.size
 
 
+def test_no_more_is_read_to_be_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOGETHER", 1)
+    read, texts = list[int](), [f"{SHORT} {number}" for number in "１２0"] + [LONG]
+    wide = reader()
+    wide.remember(texts, read.append)
+    assert sum(read) == len(wide.memory) > 4
+    room, few = sum(each.size for each in list(wide.memory.held.values())[:2]), list[int]()
+    narrow = reader(memory=room)
+    narrow.remember(texts, few.append)
+    assert 0 < len(narrow.memory) <= sum(few) <= 3
+
+
 # --------------------------------------------------------------------------------------------------------- decoders
 
 

@@ -92,18 +92,21 @@ class Attention(nn.Module):
 
     def ask(self, x: Tensor, view: View, kept: KeyValues) -> Tensor:
         """What rows x (rows, q, width) take home from keys and values → (rows, q, width). Where there are fewer rows of
-        keys than of x, as many rows one after another ask the same ones."""
-        query, (key, value) = self._split(self.query(x)), kept
+        keys than of x, as many rows one after another ask the same ones, as if they were one."""
+        (key, value), bias, blind, (rows, q, _) = kept, view.bias, view.blind, x.shape
+        together = rows // max(len(key), 1)
+        if together > 1:
+            x = x.reshape(len(key), -1, x.shape[2])
+            bias, blind = (None if part is None else _one_row(part, together) for part in (bias, blind))
+        query = self._split(self.query(x))
         if view.turn is not None:
             query = view.turn(query)
-        dropout, bias = self.dropout if self.training else 0.0, view.bias
+        dropout = self.dropout if self.training else 0.0
         if self.relation is not None:
             asked = self.relation.scores(query, view) * self.scale
             bias = asked if bias is None else bias + asked
-        query = self.relation.content(query) if isinstance(self.relation, TransformerXL) else query
-        together = len(query) // len(key)
-        if together > 1:
-            query, bias = _stacked(query, together), None if bias is None else _stacked(bias, together)
+        if isinstance(self.relation, TransformerXL):
+            query = self.relation.content(query)
         if together > 1 or isinstance(self.relation, Nezha):
             # a few rows at one set of keys are answered faster by two plain products; and NEZHA needs the weights
             scores = (query * self.scale) @ key.transpose(-1, -2)
@@ -113,25 +116,16 @@ class Attention(nn.Module):
                 mixed = mixed + self.relation.values(weights, view)
         else:
             mixed = F.scaled_dot_product_attention(query, key, value, bias, dropout, scale=self.scale)
-        if together > 1:
-            mixed = _apart(mixed, together)
-        if view.blind is not None:
-            mixed = mixed.masked_fill(view.blind, 0.0)
+        if blind is not None:
+            mixed = mixed.masked_fill(blind, 0.0)
         out: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
-        return out
+        return out.view(rows, q, out.shape[2])
 
     def _split(self, x: Tensor) -> Tensor:
         """(rows, n, heads · d) → (rows, heads, n, d)"""
         return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
 
 
-def _stacked(x: Tensor, together: int) -> Tensor:
-    """So many rows, one after another, as one: (rows, heads, q, …) → (rows / together, heads, together · q, …)"""
-    rows, heads, q, last = x.shape
-    return x.view(rows // together, together, heads, q, last).transpose(1, 2).reshape(-1, heads, together * q, last)
-
-
-def _apart(x: Tensor, together: int) -> Tensor:
-    """… and back."""
-    rows, heads, q, last = x.shape
-    return x.view(rows, heads, together, q // together, last).transpose(1, 2).reshape(-1, heads, q // together, last)
+def _one_row(x: Tensor, together: int) -> Tensor:
+    """So many rows, one after another, as one: (rows, 1, q, last) → (rows / together, 1, together · q, last)"""
+    return x.reshape(len(x) // together, 1, -1, x.shape[3])

@@ -32,14 +32,15 @@ class Cache:
             return new
         if self.layout.rows != new.rows:
             raise LayoutError(f"A cache of {self.layout.rows} rows cannot be extended by {new.rows} rows.")
-        pair = _first_sight(self.layout, new)
+        whole = join([self.layout, new])
+        pair = _first_sight(whole, len(self))
         if pair is not None:
             raise LayoutError(
                 f"The cache cannot be extended: token {pair[0]} in it would see new token {pair[1]}, so what it "
                 "computed would no longer hold; lay out all the tokens that see each other in one pass, or do without "
                 "a cache."
             )
-        return join([self.layout, new])
+        return whole
 
     def keep(self, layout: Layout, layers: list[KeyValues], source: list[KeyValues]) -> None:
         """Remember a finished pass: the layout of all tokens, their keys and values, and the source's."""
@@ -83,13 +84,14 @@ class Cache:
         self.layers = [KeyValues(kept[:, :, last].detach() for kept in pair) for pair in self.layers]
 
 
-def _first_sight(old: Layout, new: Layout) -> tuple[int, int] | None:
-    """An old token that sees a new one, and that one; None if nobody does."""
-    if not len(old) or not len(new):
+def _first_sight(layout: Layout, n: int) -> tuple[int, int] | None:
+    """One of the first ``n`` tokens that sees a later one, and the place of that one behind them; None if none does."""
+    if not 0 < n < len(layout):
         return None
-    if bool((new.kind == Kind.CONTENT).all() & (new.rank.amin(-1) > old.horizon.amax(-1)).all()):
-        return None  # all that is new lies beyond its row's horizons, so there is no need to look at each pair
-    seen = visible(old, new).nonzero()
+    beyond = layout.rank[:, n:].amin(-1) > layout.horizon[:, :n].amax(-1)
+    if bool(beyond.all() & (layout.kind[:, n:] == Kind.CONTENT).all()):
+        return None  # what is later lies beyond its row's horizons, so there is no need to look at each pair
+    seen = visible(layout[:n], layout[n:]).nonzero()
     return (int(seen[0, 1]), int(seen[0, 2])) if len(seen) else None
 
 
@@ -97,7 +99,7 @@ def _alike(layout: Layout, changes: Tensor) -> int:
     """How many first tokens have the same keys when those at ``changes``, bool (n,), become others: the tokens before
     the first of those, if none of them sees what comes behind."""
     first = int(changes.long().argmax()) if bool(changes.any()) else len(layout)
-    return first if _first_sight(layout[:first], layout[first:]) is None else 0
+    return first if _first_sight(layout, first) is None else 0
 
 
 def _each_once(sources: Tensor) -> Tensor:

@@ -82,8 +82,8 @@ class Desk:
         """Read the texts once for all questions to come, and say so."""
         notes, size = Console(stderr=True, highlight=False), sum(map(len, self.texts))
         if self.how.decoder == "parallel" and not self.how.free:  # the others begin anew with each question
-            with notes.status("reading …"):
-                self.reader.remember(self.texts)
+            with _progress("reading", self.windows) as done:
+                self.reader.remember(self.texts, done)
         what = self.pages[0].name if len(self.pages) == 1 else f"{len(self.pages)} texts"
         said = f"Read {what}, {size:,} characters. Ask your questions; an empty line ends it."
         notes.print(Text(said), soft_wrap=True)

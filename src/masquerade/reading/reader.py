@@ -119,16 +119,20 @@ class Reader:
             for found, nothing in zip(candidates, none, strict=True)
         ]
 
-    def remember(self, passages: str | Sequence[str]) -> None:
-        """Read passages as far as they are shared by their questions, and keep that for questions to come."""
+    def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
+        """Read passages as far as they are shared by their questions, and keep that for questions to come; no more of
+        them than the memory has room for. ``done`` is told how many more windows have been read."""
         given = [passages] if isinstance(passages, str) else list(passages)
-        windows = [window for found in self._windows(given).values() for window in found]
-        windows.sort(key=lambda window: len(window.ids))
+        found = {window.ids: window for held in self._windows(given).values() for window in held}
+        windows = sorted(found.values(), key=lambda window: len(window.ids))
         for start in range(0, len(windows), TOGETHER):
             part = windows[start : start + TOGETHER]
             with torch.inference_mode():
                 for window, kept in zip(part, encode(self.model, self.sheet, part), strict=True):
                     self.memory.put(window.ids, kept)
+            done(len(part))
+            if windows[0].ids not in self.memory.held:  # each one that comes now would push out another
+                break
 
     def _windows(self, passages: Iterable[str]) -> dict[str, list[Window]]:
         """The windows of each passage that have words in them."""
