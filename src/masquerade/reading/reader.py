@@ -131,7 +131,7 @@ class Reader:
                 for window, kept in zip(part, encode(self.model, self.sheet, part), strict=True):
                     self.memory.put(window.ids, kept)
             done(len(part))
-            if windows[0].ids not in self.memory.held:  # each one that comes now would push out another
+            if not {windows[0].ids, part[-1].ids} <= self.memory.held.keys():  # what comes now would push out another
                 break
 
     def _windows(self, passages: Iterable[str]) -> dict[str, list[Window]]:
