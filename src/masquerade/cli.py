@@ -282,6 +282,7 @@ def questions(
     count: Annotated[int, typer.Option(help="How many at most.")] = 10000,
     each: Annotated[int, typer.Option(help="How many of a passage at most.")] = 4,
     passages: Annotated[int, typer.Option(help="Of how many passages of a document at most.")] = 8,
+    length: Annotated[int, typer.Option(help="Letters of a passage; a Chinese character counts as two.")] = 900,
     seed: Annotated[int, typer.Option(help="Another seed, other questions.")] = 0,
 ) -> None:
     """Make questions of your own texts, to train a reader on before, or beside, real ones.
@@ -293,7 +294,7 @@ def questions(
     """
     from masquerade.reading.commands import make_questions
 
-    make_questions(texts, out, count, each, passages, seed)
+    make_questions(texts, out, count, each, passages, length, seed)
 
 
 @app.command()

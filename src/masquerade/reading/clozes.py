@@ -44,12 +44,14 @@ Place = tuple[int, int]  # from … to, in characters
 Made = tuple[str, str, tuple[Gold, ...]]  # a question, its passage, the answers there
 
 
-def self_made(documents: Iterable[str], seed: int = 0, each: int = 4, most: int = 8) -> Iterator[Asked]:
+def self_made(
+    documents: Iterable[str], seed: int = 0, each: int = 4, most: int = 8, length: int = PASSAGE
+) -> Iterator[Asked]:
     """Questions of documents, up to ``each`` of a passage, half of them of either kind; of up to ``most`` passages of
-    a document, by chance."""
+    a document, by chance, of about ``length`` letters."""
     number = 0
     for document, text in enumerate(documents):
-        rng, found = chance(seed, document), passages(text)
+        rng, found = chance(seed, document), passages(text, length)
         for index in sorted(rng.permutation(len(found))[:most].tolist()):
             passage = found[index]
             for question, left, golds in recurring(passage, rng, (each + 1) // 2) + clozes(passage, rng, each // 2):
@@ -58,16 +60,16 @@ def self_made(documents: Iterable[str], seed: int = 0, each: int = 4, most: int 
                 yield Asked(str(number), question, (left,), (golds,), texts, title=str(document))
 
 
-def passages(text: str) -> list[str]:
-    """A document's sentences, as many together as make a passage; what is left at its end is one too, if it is not too
-    short."""
+def passages(text: str, length: int = PASSAGE) -> list[str]:
+    """A document's sentences, as many together as make a passage of up to ``length`` letters; what is left at its end
+    is one too, if it is not too short."""
     found, begin, end = list[str](), 0, 0
     for match in _SENTENCE.finditer(text):
-        if _letters(text[begin : match.end()]) > PASSAGE:
+        if _letters(text[begin : match.end()]) > length:
             found.append(text[begin:end].strip())
             begin = match.start()
         end = match.end()
-    return [each for each in [*found, text[begin:end].strip()] if _letters(each) > PASSAGE / 3]
+    return [each for each in [*found, text[begin:end].strip()] if _letters(each) > length / 3]
 
 
 def recurring(passage: str, rng: Rng, most: int) -> list[Made]:

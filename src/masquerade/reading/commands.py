@@ -237,14 +237,14 @@ def _answers(reader: Reader, records: Sequence[Asked], vote: str, decoder: str) 
     return [by_id.get(record.id, Answer("", 0.0)) for record in records]
 
 
-def make_questions(sources: Sequence[str], out: Path, count: int, each: int, most: int, seed: int) -> None:
+def make_questions(sources: Sequence[str], out: Path, count: int, each: int, most: int, length: int, seed: int) -> None:
     """Write questions that texts make of themselves."""
-    if min(count, each, most) < 1:
-        raise MasqueradeError("At least one question has to be made, of one passage; set --count, --each, --passages.")
+    if min(count, each, most, length) < 1:
+        raise MasqueradeError("At least one question has to be made, of one passage with a letter.")
     documents = (document for source in sources for document in read_documents(source))
     made = list[Asked]()
     with _progress("questions", count) as done:
-        for record in islice(self_made(documents, seed, each, most), count):
+        for record in islice(self_made(documents, seed, each, most, length), count):
             made.append(record)
             done(1)
     if not made:
