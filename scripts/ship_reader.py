@@ -5,13 +5,14 @@ it in half precision with its recipe and a hash. Its card, README.md, is written
 
 DEV are questions that were not trained on (scripts/reading_data.py). The weights of the three heads are chosen by F1
 from a small grid; the threshold below which there is no answer is the one that tells best whether a passage answers a
-question, half of the questions being asked of the passage of another one.
+question, half of the questions being asked of the passage of another one. Tokens that no text can have are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,12 @@ from pathlib import Path
 import torch
 
 from masquerade.checkpoint import load, save
+from masquerade.decoding.keep import keep_tokens
 from masquerade.files import write_text
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import Asked, read_questions
 from masquerade.reading.scores import METRICS
+from masquerade.text.tokenizer import Tokenizer
 
 GRID = [
     (0.0, 0.0, 1.0),
@@ -33,6 +36,12 @@ GRID = [
     (0.0, 0.5, 1.0),
     (1.0, 1.0, 1.0),
 ]
+
+
+def usable(tokenizer: Tokenizer) -> list[int]:
+    """The tokens that a text can have. A Chinese character is a word of its own, so it never continues one."""
+    tokens = enumerate(tokenizer.tokens(range(len(tokenizer))))
+    return [number for number, token in tokens if not re.fullmatch(r"\[unused\d+\]|##[\u4e00-\u9fff]", token)]
 
 
 def scored(reader: Reader, records: list[Asked], metric: str) -> dict[str, float]:
@@ -70,6 +79,7 @@ def main() -> None:
     records = read_questions(str(asked.dev))
     records = records[:: max(1, len(records) // asked.questions)][: asked.questions]
     model = load(asked.run)
+    model, _ = keep_tokens(model, usable(model.reader))
     save(model, asked.out, torch.float16)
     reader = Reader(load(asked.out))  # what is shipped is what is measured
     best, chosen = -1.0, reader.settings

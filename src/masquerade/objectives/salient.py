@@ -37,7 +37,7 @@ DATES = re.compile(
     rf"(?<![A-Za-z\d])(?:{'|'.join(_CHINESE)}|(?:{'|'.join(_ENGLISH)})(?![A-Za-z\d]))", flags=re.IGNORECASE
 )
 _NAME = r"[A-ZÀ-Þ][A-Za-zÀ-ɏ'’\d-]*"
-NAMES = re.compile(rf"(?<![A-Za-zÀ-ɏ\d]){_NAME}(?: {_NAME})*")
+_NAMES = re.compile(rf"(?<![A-Za-zÀ-ɏ\d]){_NAME}(?: {_NAME})*")
 _OPENERS = (  # words that are capitalised for other reasons than being names
     "A After All Although An And As At Before But By During For From He Her His How However I If In It Its My No Not "
     "Of On One Or Our She Since So Some That The Their Then There These They This Those To Under Until We What When "
@@ -63,18 +63,23 @@ def names(tokenizer: Tokenizer) -> Units:
 
     def find(ids: Sequence[int]) -> list[list[int]]:
         text, owner = spell(tokenizer, ids)
-        found = []
-        for match in NAMES.finditer(text):
-            start, stop = match.span()
-            words = match.group().split(" ")
-            while words and words[0] in OPENERS:
-                start += len(words.pop(0)) + 1
-            opens = start == match.start() and re.search(r"(^|[.!?。！？\n])\W*$", text[:start])
-            if len(words) > 1 or (words and not opens):
-                found.append(_tokens(owner, start, stop))
-        return found
+        return [_tokens(owner, *place) for place in name_places(text)]
 
     return find
+
+
+def name_places(text: str) -> list[tuple[int, int]]:
+    """Where the names of a text stand, as ``names`` finds them: from … to, in characters."""
+    found = []
+    for match in _NAMES.finditer(text):
+        start, stop = match.span()
+        words = match.group().split(" ")
+        while words and words[0] in OPENERS:
+            start += len(words.pop(0)) + 1
+        opens = start == match.start() and re.search(r"(^|[.!?。！？\n])\W*$", text[:start])
+        if len(words) > 1 or (words and not opens):
+            found.append((start, stop))
+    return found
 
 
 @dataclass(frozen=True)

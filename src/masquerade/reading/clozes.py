@@ -17,7 +17,7 @@ from types import ModuleType
 
 from masquerade.errors import MasqueradeError
 from masquerade.objectives.base import Rng, chance
-from masquerade.objectives.salient import DATES, NAMES, OPENERS
+from masquerade.objectives.salient import DATES, OPENERS, name_places
 from masquerade.reading.records import Asked, Gold
 
 PASSAGE = 900  # how long passages are, in letters; a Chinese character counts as two
@@ -113,7 +113,7 @@ def words(text: str) -> list[Place]:
 
 def names(text: str) -> list[tuple[str, Place]]:
     """The names in a text, with what they name; Chinese ones as jieba knows them, and what stands in quotes."""
-    found = [("thing", match.span()) for match in NAMES.finditer(text) if _telling(match.group())]
+    found = [("thing", place) for place in name_places(text)]
     if _CHINESE.search(text):
         place = 0
         for pair in _jieba("jieba.posseg").lcut(text, HMM=False):  # known words alone: much faster
