@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from typer.testing import CliRunner
+from typed import refused, run
 
 from masquerade import Spec, build, cli, load, save
 from masquerade.decoding.commands import _flag
@@ -64,23 +64,6 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved("bert", tmp_path_factory.mktemp("bert"))
-
-
-def run(*words: object, stdin: str | None = None) -> str:
-    """What a command prints."""
-    result = CliRunner().invoke(cli.app, list(map(str, words)), input=stdin, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*words: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """The one sentence that a command stops with."""
-    monkeypatch.setattr(sys, "argv", ["masquerade", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    error = capsys.readouterr().err
-    assert stop.value.code == 1 and error.startswith("masquerade: ") and error.count("\n") == 1
-    return error
 
 
 def test_greedy_text_is_printed_for_each_prompt(gpt: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from typed import refused, run
 from typer.testing import CliRunner
 
 from masquerade import Spec, build, cli, load, save
@@ -78,23 +79,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".git").mkdir()
     (folder / ".git" / "notes.txt").write_text("hidden")
     return folder
-
-
-def run(*words: object, stdin: str | None = None) -> str:
-    """What a command prints."""
-    result = CliRunner().invoke(cli.app, list(map(str, words)), input=stdin, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(*words: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """The one sentence that a command stops with."""
-    monkeypatch.setattr(sys, "argv", ["masquerade", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    error = capsys.readouterr().err
-    assert stop.value.code == 1 and error.startswith("masquerade: ") and error.count("\n") == 1
-    return error
 
 
 def plain(answer: Answer, names: list[Path]) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mask_cases import seeded
-from typer.testing import CliRunner
+from typed import refused, run
 
-from masquerade import cli
 from masquerade.errors import MasqueradeError
 from masquerade.objectives.base import chance
 from masquerade.reading.clozes import PASSAGE, clozes, names, passages, recurring, self_made, words
@@ -145,9 +144,7 @@ def test_without_jieba_chinese_is_refused_and_english_is_not(monkeypatch: pytest
 def test_the_command_writes_questions_that_a_reader_can_be_trained_on(tmp_path: Path) -> None:
     text, out = tmp_path / "texts.txt", tmp_path / "made.jsonl"
     text.write_text(f"{ROSETTA}\n\n{WEIR * 2}\n", encoding="utf-8")
-    result = CliRunner().invoke(cli.app, ["questions", str(text), "--out", str(out), "--count", "5"])
-    assert result.exit_code == 0, result.output
-    assert "5 questions of 2 documents" in result.output
+    assert "5 questions of 2 documents" in run("questions", text, "--out", out, "--count", 5)
     assert len(read_questions(str(out))) == 5
 
 
@@ -155,10 +152,11 @@ def test_the_command_writes_questions_that_a_reader_can_be_trained_on(tmp_path: 
     ("words", "said"),
     [(["--count", "0"], "At least one question"), ([], "No question can be made")],
 )
-def test_what_makes_no_questions_is_said_in_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+def test_what_makes_no_questions_is_said_in_one_sentence(
+    tmp_path: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = tmp_path / "short.txt"
     text.write_text("Nothing here.\n", encoding="utf-8")
-    result = CliRunner().invoke(cli.app, ["questions", str(text), "--out", str(tmp_path / "made.jsonl"), *words])
-    assert isinstance(result.exception, MasqueradeError)
-    assert said in str(result.exception)
+    command = ["questions", text, "--out", tmp_path / "made.jsonl", *words]
+    assert said in refused(*command, monkeypatch=monkeypatch, capsys=capsys)
     assert not (tmp_path / "made.jsonl").exists()
