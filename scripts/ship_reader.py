@@ -66,6 +66,14 @@ def threshold(reader: Reader, records: list[Asked]) -> tuple[float, float]:
     return -best[1], best[0] / (2 * len(records))
 
 
+def forgetful(reader: Reader, records: list[Asked]) -> int:
+    """How many answers are others once the passages are remembered, which is in half precision."""
+    pairs = [(record.question, record.passages) for record in records]
+    cold, warm = reader.ask_many(pairs), Reader(reader.model, memory=2**36)
+    warm.remember([passage for _, passages in pairs for passage in passages])
+    return sum(one.text != other.text for one, other in zip(cold, warm.ask_many(pairs), strict=True))
+
+
 def main() -> None:
     """Choose, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -95,6 +103,8 @@ def main() -> None:
     print(f"no answer below {cut:.3f}: right about that in {right:.1%} of {2 * len(records)} questions")
     replace(chosen, threshold=round(cut, 4)).put(model)
     save(model, asked.out, torch.float16)
+    changed = forgetful(Reader(load(asked.out)), records)
+    print(f"remembered passages answer {changed} of {len(records)} questions otherwise")
     shutil.copy(asked.recipe, asked.out / "recipe.toml")
     digest = hashlib.sha256((asked.out / "model.safetensors").read_bytes()).hexdigest()
     write_text(asked.out / "SHA256SUMS", f"{digest}  model.safetensors\n")

@@ -37,8 +37,9 @@ class Kept:
         return sum(each.numel() * each.element_size() for each in parts)
 
     def to(self, dtype: torch.dtype) -> Kept:
-        """The same in another precision, and apart from what it was read together with."""
-        return Kept(self.layout, self.states.to(dtype, copy=True), tuple(layer.to(dtype) for layer in self.layers))
+        """The same with keys and values in another precision, and apart from what it was read together with. The
+        states stay as they are: they go through all layers to come, and rounding them can change an answer."""
+        return Kept(self.layout, self.states.clone(), tuple(layer.to(dtype) for layer in self.layers))
 
 
 class Memory:
