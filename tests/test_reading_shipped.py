@@ -49,3 +49,17 @@ def test_what_was_remembered_is_answered_alike(english: Reader) -> None:
     cold = english.ask_many(asked)
     english.remember(PASSAGE)
     assert [answer.text for answer in english.ask_many(asked)] == [answer.text for answer in cold]
+
+
+CHINESE = (
+    "2000年，青城山和都江堰一起被列入《世界遗产名录》。公元前256年前后，蜀郡太守李冰带领当地百姓动工修建了都江堰。"
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"), [("都江堰在哪一年被列入世界遗产名录？", "2000年"), ("谁带领百姓修建了都江堰？", "李冰")]
+)
+def test_the_chinese_reader_reads(question: str, answer: str) -> None:
+    found = Reader.load("zh").ask(question, CHINESE)
+    assert answer in found.text
+    assert CHINESE[found.start : found.end] == found.text
