@@ -207,6 +207,17 @@ def test_a_passage_of_many_questions_becomes_several_lessons() -> None:
     assert {lesson.window.ids for lesson in found} == {tuple(tokenizer().encode(MAT))}
 
 
+def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: Path, tmp_path: Path) -> None:
+    job = job_of(home, tmp_path, window=20)
+    whole = tokenizer().encode(TALE)
+    tales = [lesson for lesson in job.lessons if lesson.article == "tales"]
+    assert [lesson.window.ids for lesson in tales] == [tuple(whole[at : at + 20]) for at in range(0, len(whole) - 10, 10)]
+    answered = {tuple(ids) for lesson in job.lessons for ids, spans in lesson.questions if spans}
+    asked = tokenizer().encode_places([question for *_, question, golds in QUESTIONS if golds])
+    assert answered == {tuple(ids[: SHEET.question]) for ids, _ in asked}
+    assert max(len(each.window.ids) for each in job_of(home, tmp_path, window=10**6).lessons) == SHEET.room
+
+
 def test_of_windows_that_answer_nothing_some_teach_that(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "tale.jsonl", [("tales", TALE, "Who was born?", ["The cat"])])
     job = job_of(home, tmp_path, strangers=0.5, train=(path,), batch=1)
@@ -405,6 +416,7 @@ def test_questions_without_any_answer_stop_the_run_with_one_sentence(home: Path,
         ({"start": ""}, "does not say which checkpoint to train on"),
         ({"batch": 0}, "'batch' has to be a whole number of at least 1"),
         ({"most": 0}, "'most' has to be a whole number of at least 1"),
+        ({"window": 3}, "'window' has to be longer than its 'slots'"),
         ({"epochs": 0}, "'epochs' has to be above 0"),
         ({"written": 1.5}, "'written' is a share, from 0 to 1"),
         ({"strangers": -0.1}, "'strangers' is a share, from 0 to 1"),

@@ -63,13 +63,14 @@ class Sheet:
         """How many tokens of a passage are read at once."""
         return self.longest - self.start - 1
 
-    def windows(self, tokenizer: Tokenizer, passages: Sequence[str]) -> list[Window]:
-        """Passages as windows that overlap by half, or by an answer's length if that is more, so that an answer at the
-        edge of one is inside of the next."""
-        step, found = max(1, min(self.room // 2, self.room - self.slots)), []
+    def windows(self, tokenizer: Tokenizer, passages: Sequence[str], room: int = 0) -> list[Window]:
+        """Passages as windows of ``room`` tokens (0: as many as can be read at once) that overlap by half, or by an
+        answer's length if that is more, so that an answer at the edge of one is inside of the next."""
+        room = min(room or self.room, self.room)
+        step, found = max(1, min(room // 2, room - self.slots)), []
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
-            for begin in range(0, max(1, len(ids) - self.room + step), step):
-                cut = slice(begin, begin + self.room)
+            for begin in range(0, max(1, len(ids) - room + step), step):
+                cut = slice(begin, begin + room)
                 found.append(Window(number, tuple(ids[cut]), tuple(places[cut])))
         return found
 

@@ -39,9 +39,9 @@ class Lesson:
         return any(ids[at : at + n] == tuple(words) for at in range(len(ids) - n + 1))
 
 
-def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int) -> list[Lesson]:
-    """Records as lessons, one for every window of their passages: all questions that it answers together, but no more
-    than ``most``."""
+def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int, room: int = 0) -> list[Lesson]:
+    """Records as lessons, one for every window (of ``room`` tokens; 0: as many as there is room for) of their passages:
+    all questions that it answers together, but no more than ``most``."""
     asked = defaultdict[str, list[tuple[Asked, int]]](list)
     for record in records:
         for number, passage in enumerate(record.passages):
@@ -49,7 +49,7 @@ def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: 
     passages = list(asked)
     ids = dict(zip(records, sheet.questions(tokenizer, [record.question for record in records]), strict=True))
     found = []
-    for window in sheet.windows(tokenizer, passages):
+    for window in sheet.windows(tokenizer, passages, room):
         questions, absent = list[tuple[list[int], list[tuple[int, int]]]](), list[list[int]]()
         for record, number in asked[passages[window.passage]]:
             golds = record.spans[number]

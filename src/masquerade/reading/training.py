@@ -42,6 +42,7 @@ class Reading(Recipe):
     lowercase: bool = False  # read text in small letters, whatever the tokenizer says
     dropout: float = 0.1  # none inside of attention, which is much faster without
     most: int = 8  # questions of a passage in one example
+    window: int = 0  # tokens of a passage that are read at once while it learns; 0: as many as there is room for
     metric: str = "squad"
     limit: int = 0  # how many of the training questions are used; 0: all
     held_out_questions: int = 500  # how many of the held-out questions are answered for the log
@@ -62,6 +63,8 @@ class Reading(Recipe):
                 raise MasqueradeError(f"The recipe's '{name}' is a share, from 0 to 1, not {getattr(self, name)}.")
         if self.most < 1:
             raise MasqueradeError("The recipe's 'most' has to be a whole number of at least 1.")
+        if self.window and not self.window > self.slots:
+            raise MasqueradeError("The recipe's 'window' has to be longer than its 'slots', or 0 for all there is room for.")
         if not self.epochs > 0:
             raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if not self.start:
@@ -94,7 +97,7 @@ class TrainReader(Job):
 
     def read(self, model: Model, folder: Path) -> None:
         self.sheet, tokenizer = Settings.of(model).sheet(model), model.reader
-        self.lessons = lessons(tokenizer, self.sheet, self.train, self.recipe.most)
+        self.lessons = lessons(tokenizer, self.sheet, self.train, self.recipe.most, self.recipe.window)
         if not any(spans for lesson in self.lessons for _, spans in lesson.questions):
             raise MasqueradeError("There is no question with an answer in its passage to learn from.")
         self.near = defaultdict[str, list[Lesson]](list)
