@@ -1,13 +1,15 @@
 """The runs behind the tables of readers in docs/results.md: one small budget of questions for all of them.
 
-    python scripts/reading_results.py DATA OUT [--only a,b,c,d,zh] [--seeds 3] [--limit 1200] [--jobs 2] [KEY=VALUE …]
+    python scripts/reading_results.py DATA OUT [--only a,v,b,c,d,zh] [--seeds 3] [--limit 1200] [--jobs 2] [KEY=VALUE …]
 
 From the project's root. DATA is what scripts/reading_data.py wrote. Each run is one `masquerade train reader` command
 with the first so many training questions, read once (KEY=VALUE changes the recipe for all runs), and then answers some
 questions of the held-out file, always the same. What is done is not done again and broken runs go on, so it can be
 stopped and started at will. Prints tables as Markdown, with their commands.
 
-  a   answers all at once against answers word by word, and the same weights doing both; zh is a with CMRC 2018
+  a   answers all at once against answers word by word, and the same weights doing both; zh is a with CMRC 2018.
+      Both copy from the passage, with pointers learnt beside
+  v   the same with words of the vocabulary, and nothing learnt beside
   b   a passage shared by its questions through 0, 1, … layers: how good, how fast (and a plot)
   c   the heads, each trained alone, and together; and of a reader that has them all, some of them asked
   d   the exact search against the greedy walk along n-grams, on the same scores
@@ -61,20 +63,26 @@ ASKED = 32  # questions that are answered for a speed
 RUNS = {  # what a run changes, besides its budget and its seed
     "together": [],
     **ALONE,
-    "written": [*ALONE["words"], "written=1"],
-    "half": [*ALONE["words"], "written=0.5"],
+    "words-written": [*ALONE["words"], "written=1"],
+    "slots": ["parts.words=0"],
+    "written": ["parts.words=0", "written=1"],
+    "half": ["parts.words=0", "written=0.5"],
     **{f"fork-{layers}": [f"fork={layers}"] for layers in FORKS if layers != SHARED},
 }
 SUBSETS = ["+".join(some) for count in (1, 2) for some in combinations(PARTS, count)]
 ROWS: dict[str, list[tuple[str, str, str]]] = {  # of each table: a title, the run, and how it answers
     "a": [
-        ("all at once (masks)", "words", "parallel"),
+        ("all at once (slots)", "slots", "copies"),
         ("word by word (seq2seq)", "written", "autoregressive"),
-        ("half of each: all at once", "half", "parallel"),
+        ("half of each: all at once", "half", "copies"),
         ("half of each: word by word", "half", "autoregressive"),
         ("half of each: eight drafts, reranked", "half", "rerank"),
         ("half of each: mixture", "half", "mixture"),
-        ("all at once, all heads", "together", "parallel"),
+        ("all at once, slots and pointers", "slots", "copies+pointers"),
+    ],
+    "v": [
+        ("all at once (masks)", "words", "words"),
+        ("word by word (seq2seq)", "words-written", "autoregressive"),
     ],
     "b": [(str(layers), "together" if layers == SHARED else f"fork-{layers}", "parallel") for layers in FORKS],
     "c": [
@@ -327,7 +335,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="changes of the recipe for all runs")
-    parser.add_argument("--only", default="a,b,c,d", help="tables, with commas between them: a, b, c, d, zh")
+    parser.add_argument("--only", default="a,v,b,c,d", help="tables, with commas between them: a, v, b, c, d, zh")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=1200, help="training questions of a run")
     parser.add_argument("--questions", type=int, default=240, help="held-out questions that are answered")

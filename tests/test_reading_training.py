@@ -211,7 +211,9 @@ def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: P
     job = job_of(home, tmp_path, window=20)
     whole = tokenizer().encode(TALE)
     tales = [lesson for lesson in job.lessons if lesson.article == "tales"]
-    assert [lesson.window.ids for lesson in tales] == [tuple(whole[at : at + 20]) for at in range(0, len(whole) - 10, 10)]
+    assert [lesson.window.ids for lesson in tales] == [
+        tuple(whole[at : at + 20]) for at in range(0, len(whole) - 10, 10)
+    ]
     answered = {tuple(ids) for lesson in job.lessons for ids, spans in lesson.questions if spans}
     asked = tokenizer().encode_places([question for *_, question, golds in QUESTIONS if golds])
     assert answered == {tuple(ids[: SHEET.question]) for ids, _ in asked}
@@ -305,7 +307,7 @@ def test_rows_shorter_than_the_slots_can_be_learnt_word_by_word(home: Path, tmp_
     job = job_of(home, tmp_path, written=1.0, slots=16, train=(path,))
     loss = ReadingLoss(network(fork=1), job.sheet, dict.fromkeys(PARTS, 1.0))
     parts = loss(collate(batches(job, 1)[0][0]))
-    assert parts["copies"].item() == 0
+    assert parts["copies"].item() > 0
     assert parts["words"].item() > 0
 
 

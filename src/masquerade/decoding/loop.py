@@ -99,11 +99,16 @@ class Desk:
             states = self.model.hidden(whole, source=self.source)[:, len(whole) - len(new) :]
             self.shown = whole[: len(whole) - goes] if goes < len(whole) else None
         if asks or len(new) == 1:
-            states = states[:, len(new) - max(asks, 1) :]
+            asking = states[:, len(new) - max(asks, 1) :]
         else:
             last = (new.real * torch.arange(len(new), device=states.device)).argmax(-1)
-            states = states[torch.arange(len(states), device=states.device), last][:, None]
-        return self.model.head("lm", states).float()
+            asking = states[torch.arange(len(states), device=states.device), last][:, None]
+        return self.speak(asking, new, states)
+
+    def speak(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
+        """The scores at states that ask, (rows, m, width) → (rows, m, vocab); ``new`` (rows, n) is all that was shown
+        in this turn, with its states (rows, n, width)."""
+        return self.model.head("lm", asking).float()
 
     @torch.inference_mode()
     def select(self, rows: Tensor) -> None:

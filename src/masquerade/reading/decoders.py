@@ -1,21 +1,26 @@
 """Answers that are written: word by word, in blocks, or as drafts, by the loop that writes everything else.
 
 The same question and passage, the same weights; an answer takes the places of the slots, and has to be a span of the
-passage unless it may be anything.
+passage unless it may be anything. Each word is one of the vocabulary, or copied from the passage, or both by shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
 
 from masquerade.decoding.beam import Beam
 from masquerade.decoding.constraints import Constraint, SpanOf
 from masquerade.decoding.generate import Method
 from masquerade.decoding.loop import Desk, Hypothesis, Job, write
 from masquerade.decoding.mixture import Mixture
+from masquerade.decoding.page import Page
 from masquerade.decoding.parallel import Blocks, Parallel
 from masquerade.decoding.rerank import Rerank
 from masquerade.errors import MasqueradeError
+from masquerade.layout import Layout
 from masquerade.nn.model import Model
 from masquerade.reading.layouts import Sheet
 
@@ -33,21 +38,50 @@ METHODS: dict[
 }
 
 
+class Copyist(Desk):
+    """A desk whose words are those of the passage, each as probable as the places where it stands are to be copied;
+    and, with a share of ``words``, those of the vocabulary."""
+
+    def __init__(self, model: Model, page: Page, cached: bool, sheet: Sheet, words: float) -> None:
+        self.sheet, self.words = sheet, words
+        super().__init__(model, page, cached)
+
+    def speak(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
+        """Log-probabilities, (rows, m, width) → (rows, m, vocab)."""
+        read = new.real & (new.position >= self.sheet.start)
+        if read.any():  # the passage, once for good, or anew where it sees what is asked
+            self.passages = states, read, new.ids
+            self.row = torch.zeros(self.prompts.first.rows, dtype=torch.long, device=states.device)  # of each prompt
+            self.row[self.owner] = torch.arange(len(states), device=states.device)
+        states, read, ids = (each[self.row[self.owner]] for each in self.passages)
+        places = self.model.copy_scores(asking, states).float().masked_fill(~read[:, None], -torch.inf).softmax(-1)
+        found = torch.zeros(*asking.shape[:2], self.model.spec.vocab, device=places.device)
+        found.scatter_add_(-1, ids[:, None].expand_as(places), places)
+        if self.words:
+            found = torch.lerp(found, self.model.head("lm", asking).float().softmax(-1), self.words)
+        return found.clamp(min=1e-30).log()
+
+
 def write_answers(
     model: Model,
     sheet: Sheet,
     pairs: Sequence[Pair],
     decoder: str,
+    parts: Mapping[str, float],
     copies: int = 1,
     free: bool = False,
     cache: bool = True,
 ) -> list[list[Hypothesis]]:
-    """The best answers to each question from its passage, as ids with their log-probabilities."""
-    if "lm" not in model.spec.all_heads:
+    """The best answers to each question from its passage, as ids with their log-probabilities. ``parts`` says how much
+    ``words`` of the vocabulary and ``copies`` of the passage's count; if the answer is free, words do for half."""
+    share = parts.get("words", 0.0) / (sum(parts.get(part, 0.0) for part in ("words", "copies")) or 1)
+    share = max(share, 0.5) if free else share
+    if share and "lm" not in model.spec.all_heads:
         raise MasqueradeError("This reader has no language head to write answers with; use its decoder 'parallel'.")
-    limits = [sheet.slots] * len(pairs)
+    page, limits = sheet.page(pairs), [sheet.slots] * len(pairs)
+    desk = Desk(model, page, cache) if share == 1 else Copyist(model, page, cache, sheet, share)
     spans: list[Constraint | None] = [None if free else SpanOf(passage) for _, passage in pairs]
-    job = Job(Desk(model, sheet.page(pairs), cache), sheet.sep, limits, least=0 if free else 1, constraints=spans)
+    job = Job(desk, sheet.sep, limits, least=0 if free else 1, constraints=spans)
     writing = METHODS[decoder](copies).start(job)
     for _ in write(job.desk, writing):
         pass

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from masquerade.data.rows import Batch
-from masquerade.layout import IGNORE, Kind
+from masquerade.layout import IGNORE
 from masquerade.masks import forked
 from masquerade.nn.model import Model
 from masquerade.objectives.base import Example
@@ -82,7 +82,7 @@ class ReadingLoss(Loss):
 
     Copying is learnt as it is searched: the slots' scores of a span are summed up, and the right span has to stand out
     among all spans of the passage. Slots that each learn their own place are right one by one, yet often not of the
-    same span.
+    same span. Where the answer is written, each mask knows the words before it and has a place of its own to learn.
     """
 
     def __init__(self, model: Model, sheet: Sheet, weights: Mapping[str, float]) -> None:
@@ -93,10 +93,9 @@ class ReadingLoss(Loss):
         """How many words, copied spans and pointed ones the rows ask for."""
         examples = [example for row in rows for example in row]
         asked = [(each.layout.label != IGNORE, each.layout) for each in examples]
-        slots = [labelled & (layout.kind == Kind.CONTENT) for labelled, layout in asked]  # the others write
         return {
             "words": sum(int(labelled.sum()) for labelled, _ in asked),
-            "copies": sum(int((slot & (one.position == 1)).sum()) for slot, (_, one) in zip(slots, asked, strict=True)),
+            "copies": sum(int((labelled & (layout.position == 1)).sum()) for labelled, layout in asked),
             "pointers": sum(len(each.answers) for each in examples if each.answers is not None),
         }
 
@@ -115,7 +114,8 @@ class ReadingLoss(Loss):
             parts["words"] = F.cross_entropy(scores, label[asked], reduction="sum")
         if "copies" in self.weights:
             slotted = label[:, 1] != IGNORE  # the others write
-            parts["copies"] = self._copied(rows[slotted], start[slotted], length[slotted])
+            at_once = self._copied(rows[slotted], start[slotted], length[slotted])
+            parts["copies"] = at_once + self._written(rows[~slotted], start[~slotted], length[~slotted])
         if "pointers" in self.weights:
             logs, first = rows.ends(self.model), rows.begin + start
             targets = [torch.where(there, place, 0) for place in (first, first + length - 1)]  # [CLS] for no answer
@@ -131,3 +131,12 @@ class ReadingLoss(Loss):
         place = start * self.sheet.slots + length.clamp(max=self.sheet.slots) - 1
         right = spans.flatten(1).gather(1, place.clamp(min=0)[:, None])[:, 0]
         return -torch.where(length > 0, right, none).sum()
+
+    def _written(self, rows: Rows, start: Tensor, length: Tensor) -> Tensor:
+        """What masks that copy the next word cost: rows, and their answers' first words and lengths, (rows,) → ()"""
+        asked = rows.layout.label != IGNORE
+        word = rows.layout.position - 1
+        place = torch.where(word < length[:, None], (rows.begin + start)[:, None] + word, rows.close[:, None])
+        scores = self.model.copy_scores(rows.states, rows.states).float()
+        scores = scores.masked_fill(~rows.passage[:, None], -torch.inf)
+        return F.cross_entropy(scores[asked], place[asked], reduction="sum")

@@ -36,6 +36,7 @@ class Settings:
     question: int  # tokens of a question at most
     parts: Mapping[str, float] = field(default_factory=dict)  # who speaks, and how much each counts
     threshold: float = 0.0  # no answer if the best one has a lower probability
+    written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # who speaks where answers are written
 
     @staticmethod
     def of(model: Model) -> Settings:
@@ -92,8 +93,8 @@ class Reader:
         """The answer to each question from its passage or passages, with the next best ones as alternatives.
 
         ``vote`` says how passages agree on an answer (VOTES), ``decoder`` how it comes about (DECODERS): all at once as
-        the best span by all heads, or written by the language head alone. With ``free`` it may be any words. ``done``
-        is told how many more questions have been asked of a window, for a progress bar.
+        the best span by all heads, or written, each word from the vocabulary or copied. With ``free`` it may be any
+        words. ``done`` is told how many more questions have been asked of a window, for a progress bar.
         """
         _check(n_best, vote, decoder)
         asked = [_checked(text, given) for text, given in questions]
@@ -179,7 +180,8 @@ class Reader:
     def _written(self, asks: Sequence[Ask], n_best: int, decoder: str, free: bool) -> Iterator[Found]:
         """The best answers that a decoder writes."""
         pairs = [(ask.ids, ask.window.ids) for ask in asks]
-        for ask, texts in zip(asks, write_answers(self.model, self.sheet, pairs, decoder, n_best, free), strict=True):
+        written = write_answers(self.model, self.sheet, pairs, decoder, self.settings.written, n_best, free)
+        for ask, texts in zip(asks, written, strict=True):
             found = [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts]
             yield ask, found, sum(each.share for each in found if not each.text)
 

@@ -64,7 +64,7 @@ class Reading(Recipe):
         if self.most < 1:
             raise MasqueradeError("The recipe's 'most' has to be a whole number of at least 1.")
         if self.window and not self.window > self.slots:
-            raise MasqueradeError("The recipe's 'window' has to be longer than its 'slots', or 0 for all there is room for.")
+            raise MasqueradeError("The recipe's 'window' has to be longer than its 'slots', or 0 for all that fits.")
         if not self.epochs > 0:
             raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if not self.start:
@@ -92,7 +92,9 @@ class TrainReader(Job):
         model = Model(replace(spec, outputs=heads + kept, spare=()), tokenizer)
         mine, theirs = model.state_dict(), start.state_dict()
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
-        settings = Settings(recipe.slots, recipe.question, {part: recipe.parts.get(part, 0.0) for part in PARTS})
+        parts = {part: recipe.parts.get(part, 0.0) for part in PARTS}
+        written = {part: float(part == ("copies" if parts["copies"] else "words")) for part in ("words", "copies")}
+        settings = Settings(recipe.slots, recipe.question, parts, written=written)
         return {"": settings.put(model)}
 
     def read(self, model: Model, folder: Path) -> None:
