@@ -337,6 +337,7 @@ def main() -> None:
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="changes of the recipe for all runs")
     parser.add_argument("--only", default="a,v,b,c,d", help="tables, with commas between them: a, v, b, c, d, zh")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--once", default="", help="runs that are done with the first seed alone, as half,words")
     parser.add_argument("--limit", type=int, default=1200, help="training questions of a run")
     parser.add_argument("--questions", type=int, default=240, help="held-out questions that are answered")
     parser.add_argument("--threads", type=int, default=1, help="of a run")
@@ -356,6 +357,7 @@ def main() -> None:
         Task(name, language, seed, tuple(dict.fromkeys(ways)), *budget)
         for seed in range(1, asked.seeds + 1)
         for (language, name), ways in wanted.items()
+        if seed == 1 or name not in asked.once.split(",")
     ]
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         for number, _ in enumerate(pool.map(finish, tasks), start=1):
