@@ -12,7 +12,7 @@ stopped and started at will. Prints tables as Markdown, with their commands.
   v   the same with words of the vocabulary, and nothing learnt beside
   b   a passage shared by its questions through 0, 1, … layers: how good, how fast (and a plot)
   c   the heads, each trained alone, and together; and of a reader that has them all, some of them asked
-  d   the exact search against the greedy walk along n-grams, on the same scores
+  d   the exact search against the greedy walk along n-grams, on the same scores; with --reader RUN of that run alone
 """
 
 from __future__ import annotations
@@ -170,9 +170,12 @@ def finish(task: Task) -> None:
 
 def held_out(task: Task) -> list[Asked]:
     """Some of the held-out questions: as many as are wanted, from the whole of the file."""
-    records = read_questions(str(task.data / FILES[task.language][1]))
-    step = max(1, len(records) // task.questions)
-    return records[::step][: task.questions]
+    return spread_out(read_questions(str(task.data / FILES[task.language][1])), task.questions)
+
+
+def spread_out(records: Sequence[Asked], count: int) -> list[Asked]:
+    """So many records, from the whole of them."""
+    return list(records[:: max(1, len(records) // count)][:count])
 
 
 class Walker(Reader):
@@ -344,10 +347,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
     parser.add_argument("--rounds", type=int, default=5, help="of turns in which speeds are measured")
     parser.add_argument("--plot", type=Path, help="draw table b to this file; else to fork.png in OUT")
+    parser.add_argument("--reader", type=Path, help="only compare the searches of table d, with the words of this run")
     asked = parser.parse_intermixed_args()
     tables = asked.only.split(",")
     if unknown := set(tables) - {*ROWS, "zh"}:
         parser.error(f"there is no table '{min(unknown)}'; choose from {', '.join(ROWS)} and zh")
+    if asked.reader:
+        torch.set_num_threads(asked.threads)
+        records = spread_out(read_questions(str(asked.data / FILES["en"][1])), asked.questions)
+        for way in ("words", "walk", "walk 1"):
+            print(way, evaluate(asked.reader, way, records, METRIC["en"]), flush=True)
+        return
     wanted = dict[tuple[str, str], list[str]]()
     for table in tables:
         for _, name, way in ROWS["a" if table == "zh" else table]:
