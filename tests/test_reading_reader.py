@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -15,19 +14,12 @@ from mask_cases import seeded
 from reader_cases import MASK, PARTS, SEP, SHEET, network, reader, tokenizer
 
 from masquerade import Model
-from masquerade.data.rows import collate
-from masquerade.decoding.spans import choose_spans
 from masquerade.errors import MasqueradeError
-from masquerade.layout import IGNORE, join
-from masquerade.masks import forked
-from masquerade.objectives.base import Example
 from masquerade.reading import reader as module
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
-from masquerade.reading.decoders import write_answers
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.lessons import ReadingLoss
-from masquerade.reading.marks import Marks, Rows, mark
-from masquerade.reading.memory import Kept, Memory, encode, recall
+from masquerade.reading.marks import Marks, Rows
+from masquerade.reading.memory import Kept, Memory
 from masquerade.reading.reader import DECODERS, Ask, Reader, Settings
 
 SCRAPS = [
@@ -323,9 +315,6 @@ def test_no_more_is_read_to_be_remembered_than_there_is_room_for(monkeypatch: py
     assert 0 < len(narrow.memory) <= sum(few) <= 3
 
 
-# --------------------------------------------------------------------------------------------------------- decoders
-
-
 @pytest.mark.parametrize("fork", range(4))
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_every_decoder_gives_spans_of_the_passage(decoder: str, fork: int) -> None:
@@ -337,103 +326,6 @@ def test_every_decoder_gives_spans_of_the_passage(decoder: str, fork: int) -> No
             assert given[answer.passage][answer.start : answer.end] == answer.text
             assert 0 < answer.score <= 1
             assert 1 <= len(tokenizer().encode(answer.text)) <= SHEET.slots
-
-
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_free_words_need_not_stand_in_the_passage(decoder: str) -> None:
-    asker = reader()
-    word = tokenizer().encode("sea")[0]
-    with torch.no_grad():
-        asker.model.heads["lm"].bias[word] = 50.0  # type: ignore[index, operator]
-    found = asker.ask("Who?", SHORT, decoder=decoder, free=True)
-    assert set(found.text.split()) == {"sea"}
-    assert (found.start, found.end, found.passage) == (-1, -1, 0)
-    assert asker.ask("Who?", SHORT, decoder=decoder).text in SHORT
-    there = tokenizer().encode("mat")[0]
-    with torch.no_grad():
-        asker.model.heads["lm"].bias[[there, SEP]] = torch.tensor([200.0, 190.0])  # type: ignore[index, operator]
-    assert asker.ask("Who?", "mat mat mat mat mat sea", decoder=decoder, free=True).start == 0
-
-
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_one_who_says_nothing_freely_is_sure_of_no_answer(decoder: str) -> None:
-    asker = reader()
-    with torch.no_grad():
-        asker.model.heads["lm"].bias[SEP] = 200.0  # type: ignore[index, operator]
-    found = asker.ask("Who?", SHORT, decoder=decoder, free=True)
-    assert not found
-    assert found.score == pytest.approx(1.0, abs=1e-3)
-
-
-PAIRS = [([10, 11], [20, 21, 22, 20, 21, 23]), ([12], [30, 31, 32]), ([13, 14, 15], [40, 41, 42, 43, 44, 45, 46])]
-
-
-@pytest.mark.parametrize("parts", [{"words": 1.0}, {"copies": 1.0}, {"words": 1.0, "copies": 2.0}])
-@pytest.mark.parametrize("fork", range(4))
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_a_cache_changes_no_answer_that_is_written(decoder: str, fork: int, parts: dict[str, float]) -> None:
-    model = network(fork)
-    for free in (False, True):
-        found = [write_answers(model, SHEET, PAIRS, decoder, parts, 2, free, cache) for cache in (True, False)]
-        for one, other in zip(*found, strict=True):
-            assert [each.ids for each in one] == [each.ids for each in other]
-            assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
-
-
-@pytest.mark.parametrize("fork", range(4))
-@torch.inference_mode()
-def test_answers_written_word_by_word_have_the_probability_that_training_gives_them(fork: int) -> None:
-    model = network(fork)
-    for pair, texts in zip(PAIRS, write_answers(model, SHEET, PAIRS, "autoregressive", {"words": 1.0}, 4), strict=True):
-        for text in texts:
-            ids = [*text.ids, SEP] if text.ended else text.ids
-            layout = join([SHEET.trunk(pair[1]), SHEET.writing(pair[0], ids, 1)])
-            rows = forked(layout)[0]
-            asked = rows.label != IGNORE
-            logs = model.head("lm", model.hidden(layout)[asked]).log_softmax(-1)
-            assert rows.label[asked].tolist() == ids
-            assert text.score == pytest.approx(float(logs[range(len(ids)), ids].sum()), abs=1e-4)
-
-
-@pytest.mark.parametrize("fork", range(4))
-@torch.inference_mode()
-def test_words_copied_one_by_one_are_as_probable_as_training_says_that_their_places_are(fork: int) -> None:
-    model = network(fork)
-    loss = ReadingLoss(model, SHEET, {"copies": 1.0})
-
-    def cost(question: Sequence[int], passage: Sequence[int], start: int, ids: Sequence[int]) -> float:
-        layout = join([SHEET.trunk(passage), SHEET.writing(question, [*ids, SEP], 1)])
-        rows = [[Example(layout, answers=torch.tensor([[start, len(ids)]]))]]
-        assert loss.counts(rows)["copies"] == 1
-        return float(loss(collate(rows))["copies"])
-
-    written = write_answers(model, SHEET, PAIRS, "autoregressive", {"copies": 1.0}, 4)
-    for (question, passage), texts in zip(PAIRS[1:], written[1:], strict=True):  # no word of theirs stands twice
-        for text in texts:
-            assert text.score == pytest.approx(-cost(question, passage, passage.index(text.ids[0]), text.ids), abs=1e-4)
-    (question, passage), texts = PAIRS[0], written[0]
-    once = next(text for text in texts if text.ids in ([20], [20, 21], [21]))  # these stand at two places
-    starts = [at for at in range(len(passage)) if passage[at : at + len(once.ids)] == once.ids]
-    assert math.exp(once.score) >= sum(math.exp(-cost(question, passage, at, once.ids)) for at in starts) - 1e-6
-    mixed = write_answers(model, SHEET, PAIRS, "autoregressive", {"copies": 1.0, "words": 1.0}, 4, free=True)
-    assert any(set(text.ids) - set(pair[1]) for pair, texts in zip(PAIRS, mixed, strict=True) for text in texts)
-
-
-@pytest.mark.parametrize("fork", range(4))
-def test_spans_written_all_at_once_are_those_that_the_words_mark(fork: int) -> None:
-    asker = reader(fork, parts={"words": 1.0})
-    found = write_answers(asker.model, SHEET, PAIRS, "parallel", {"words": 1.0}, 5)
-    windows = [Window(0, tuple(passage), ()) for _, passage in PAIRS]
-    with torch.inference_mode():
-        kept = encode(asker.model, SHEET, windows)
-        marks = mark(
-            asker.model, recall(asker.model, SHEET, kept, [[question] for question, _ in PAIRS]), {"words": 1.0}
-        )
-    for row, texts in enumerate(found):
-        best = choose_spans(marks.spans[row], marks.passage[row], 5)
-        passage = PAIRS[row][1]
-        assert [text.ids for text in texts] == [passage[each.start : each.start + each.length] for each in best]
-        assert [text.score for text in texts] == pytest.approx([each.score for each in best], abs=1e-4)
 
 
 # ----------------------------------------------------------------------------------------------------------- errors
