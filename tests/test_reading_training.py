@@ -23,7 +23,7 @@ from masquerade.reading.lessons import ReadingLoss, lessons, tokens_of
 from masquerade.reading.marks import PARTS, mark
 from masquerade.reading.memory import encode, recall
 from masquerade.reading.reader import Reader
-from masquerade.reading.records import Asked, read_questions
+from masquerade.reading.records import Asked, Gold, read_questions
 from masquerade.reading.scores import squad_scores
 from masquerade.reading.training import Reading, TrainReader
 from masquerade.training.loop import Run
@@ -205,6 +205,16 @@ def test_a_passage_of_many_questions_becomes_several_lessons() -> None:
     found = lessons(tokenizer(), SHEET, asked, most=3)
     assert [len(lesson.questions) for lesson in found] == [3, 3, 1]
     assert {lesson.window.ids for lesson in found} == {tuple(tokenizer().encode(MAT))}
+
+
+def test_a_question_whose_answers_are_longer_than_the_slots_teaches_nothing() -> None:
+    words = MAT.split()
+    texts = [" ".join(words[:2]), " ".join(words[: SHEET.slots + 1])]
+    golds = [Gold(text, 0) for text in texts]
+    asked = [Asked(str(n), f"Who {n}", (MAT,), (tuple(golds[n:]),), tuple(texts[n:])) for n in range(2)]
+    (lesson,) = lessons(tokenizer(), SHEET, asked, most=8)
+    assert [spans for _, spans in lesson.questions] == [[(0, 2)]], "the short answer of the first question"
+    assert not lesson.absent, "the second one has an answer here"
 
 
 def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: Path, tmp_path: Path) -> None:

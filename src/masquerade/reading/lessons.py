@@ -41,7 +41,8 @@ class Lesson:
 
 def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int, room: int = 0) -> list[Lesson]:
     """Records as lessons, one for every window (of ``room`` tokens; 0: as many as there is room for) of their passages:
-    all questions that it answers together, but no more than ``most``."""
+    all questions that it answers together, but no more than ``most``. A question whose answers have more words than
+    there are slots is left out: nobody can give them, and the first so many words of one are a wrong answer."""
     asked = defaultdict[str, list[tuple[Asked, int]]](list)
     for record in records:
         for number, passage in enumerate(record.passages):
@@ -54,11 +55,11 @@ def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: 
         for record, number in asked[passages[window.passage]]:
             golds = record.spans[number]
             placed = [tokens_of(window, gold.start, gold.start + len(gold.text)) for gold in golds]
-            spans = [span for span in placed if span is not None]
-            if golds and not spans:
-                absent.append(ids[record])
-            else:
+            spans = [span for span in placed if span is not None and span[1] <= sheet.slots]
+            if spans or not golds:
                 questions.append((ids[record], spans))
+            elif not any(placed):
+                absent.append(ids[record])
         title = asked[passages[window.passage]][0][0].title
         for start in range(0, max(1, len(questions)), most):
             found.append(Lesson(window, title, questions[start : start + most], absent if start == 0 else []))
@@ -128,7 +129,7 @@ class ReadingLoss(Loss):
         if not len(start):
             return 0 * self.model.copy_scores(rows.states, rows.states).sum()  # a head that every step asks
         spans, none = mark(self.model, rows, {"copies": 1.0}).shares
-        place = start * self.sheet.slots + length.clamp(max=self.sheet.slots) - 1
+        place = start * self.sheet.slots + length - 1
         right = spans.flatten(1).gather(1, place.clamp(min=0)[:, None])[:, 0]
         return -torch.where(length > 0, right, none).sum()
 
