@@ -215,6 +215,7 @@ def test_a_question_whose_answers_are_longer_than_the_slots_teaches_nothing() ->
     (lesson,) = lessons(tokenizer(), SHEET, asked, most=8)
     assert [spans for _, spans in lesson.questions] == [[(0, 2)]], "the short answer of the first question"
     assert not lesson.absent, "the second one has an answer here"
+    assert not lessons(tokenizer(), SHEET, asked[1:], most=8), "a passage that nothing is asked of"
 
 
 def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: Path, tmp_path: Path) -> None:

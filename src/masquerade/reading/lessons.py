@@ -61,7 +61,7 @@ def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: 
             elif not any(placed):
                 absent.append(ids[record])
         title = asked[passages[window.passage]][0][0].title
-        for start in range(0, max(1, len(questions)), most):
+        for start in range(0, max(bool(absent), len(questions)), most):
             found.append(Lesson(window, title, questions[start : start + most], absent if start == 0 else []))
     return found
 
