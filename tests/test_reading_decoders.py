@@ -50,6 +50,21 @@ def test_one_who_says_nothing_freely_is_sure_of_no_answer(decoder: str) -> None:
     assert found.score == pytest.approx(1.0, abs=1e-3)
 
 
+def test_reranked_answers_are_the_best_spans_in_the_order_of_their_words_probability() -> None:
+    asker = reader(parts={"copies": 1.0, "pointers": 1.0})
+    drafts = asker.ask("Who sat?", SHORT, n_best=8)
+    found = asker.ask("Who sat?", SHORT, n_best=8, decoder="rerank")
+    texts = [[each.text for each in (answer, *answer.alternatives)] for answer in (drafts, found)]
+    assert sorted(texts[0]) == sorted(texts[1])
+    assert texts[0] != texts[1], "a network of chance"
+    scores = [each.score for each in (found, *found.alternatives)]
+    assert scores == sorted(scores, reverse=True)
+    every = asker.ask("Who sat?", SHORT, n_best=200, decoder="autoregressive")
+    written = {each.text: each.score for each in (every, *every.alternatives)}
+    assert scores == pytest.approx([written[text] for text in texts[1]], rel=1e-3)
+    assert asker.ask("Who?", "cat", n_best=3, decoder="rerank").text == "cat", "there is one draft alone"
+
+
 PAIRS = [([10, 11], [20, 21, 22, 20, 21, 23]), ([12], [30, 31, 32]), ([13, 14, 15], [40, 41, 42, 43, 44, 45, 46])]
 
 

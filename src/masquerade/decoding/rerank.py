@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,13 +16,45 @@ from masquerade.decoding.parallel import Diffusion, MaskPredict, Parallel
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout
 
-Drafting = Parallel | MaskPredict | Diffusion
+
+@dataclass(frozen=True)
+class Given:
+    """Drafts that are there already, some for each prompt, as ids without their ends."""
+
+    texts: Sequence[Sequence[Sequence[int]]]
+
+    @property
+    def copies(self) -> int:
+        return max(map(len, self.texts))
+
+    def start(self, job: Job) -> Written:
+        return Written([[Hypothesis(list(text), 0.0, len(text) < limit) for text in texts]
+                        for texts, limit in zip(self.texts, job.limits, strict=True)])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Written:
+    """A batch of prompts that is written already."""
+
+    found: list[list[Hypothesis]]
+
+    def lay_out(self) -> Turn | None:
+        return None
+
+    def commit(self, scores: Tensor, step: int) -> list[Commit]:
+        return []
+
+    def results(self) -> list[list[Hypothesis]]:
+        return self.found
+
+
+Drafting = Parallel | MaskPredict | Diffusion | Given
 
 
 @dataclass(frozen=True)
 class Rerank:
     """The best of several parallel ``drafts``: so many of Parallel, of the ``lengths`` that are said, if any; or the
-    copies of another method.
+    copies of another method; or those that are given.
 
     All drafts are scored in one pass under the mask that writes word by word, each word asked for by a mask that sees
     the words before it. A draft's score is its log-probability divided by its length (the end included) to the power of
@@ -50,7 +83,7 @@ class Rerank:
 class Reranking:
     """Drafts being written, then scored."""
 
-    def __init__(self, job: Job, drafting: Filling, settings: Rerank) -> None:
+    def __init__(self, job: Job, drafting: Filling | Written, settings: Rerank) -> None:
         self.job, self.drafting, self.settings = job, drafting, settings
         self.found: list[list[Hypothesis]] = []
         self.drafts: list[tuple[int, Hypothesis]] = []  # with their prompts

@@ -18,7 +18,7 @@ from masquerade.decoding.loop import Desk, Hypothesis, Job, write
 from masquerade.decoding.mixture import Mixture
 from masquerade.decoding.page import Page
 from masquerade.decoding.parallel import Blocks, Parallel
-from masquerade.decoding.rerank import Rerank
+from masquerade.decoding.rerank import Given, Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout
 from masquerade.nn.model import Model
@@ -71,9 +71,11 @@ def write_answers(
     copies: int = 1,
     free: bool = False,
     cache: bool = True,
+    drafts: Sequence[Sequence[Sequence[int]]] = (),
 ) -> list[list[Hypothesis]]:
     """The best answers to each question from its passage, as ids with their log-probabilities. ``parts`` says how much
-    ``words`` of the vocabulary and ``copies`` of the passage's count; if the answer is free, words do for half."""
+    ``words`` of the vocabulary and ``copies`` of the passage's count; if the answer is free, words do for half. If
+    there are ``drafts`` of each answer, they are read word by word, and nothing else is written."""
     share = parts.get("words", 0.0) / (sum(parts.get(part, 0.0) for part in ("words", "copies")) or 1)
     share = max(share, 0.5) if free else share
     if share and "lm" not in model.spec.all_heads:
@@ -82,7 +84,9 @@ def write_answers(
     desk = Desk(model, page, cache) if share == 1 else Copyist(model, page, cache, sheet, share)
     spans: list[Constraint | None] = [None if free else SpanOf(passage) for _, passage in pairs]
     job = Job(desk, sheet.sep, limits, least=0 if free else 1, constraints=spans)
-    writing = METHODS[decoder](copies).start(job)
+    given = Given(drafts)
+    method = Rerank(given, length_penalty=0.0, copies=min(copies, given.copies)) if drafts else METHODS[decoder](copies)
+    writing = method.start(job)
     for _ in write(job.desk, writing):
         pass
     return writing.results()

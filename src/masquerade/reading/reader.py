@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 
 from masquerade.checkpoint import load
-from masquerade.decoding.spans import choose_spans
+from masquerade.decoding.spans import SpanChoice, choose_spans
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
-from masquerade.reading.decoders import METHODS, write_answers
+from masquerade.reading.decoders import DRAFTS, METHODS, write_answers
 from masquerade.reading.layouts import Sheet, Window
 from masquerade.reading.marks import mark
 from masquerade.reading.memory import Memory, encode, recall
@@ -93,8 +93,9 @@ class Reader:
         """The answer to each question from its passage or passages, with the next best ones as alternatives.
 
         ``vote`` says how passages agree on an answer (VOTES), ``decoder`` how it comes about (DECODERS): all at once as
-        the best span by all heads, or written, each word from the vocabulary or copied. With ``free`` it may be any
-        words. ``done`` is told how many more questions have been asked of a window, for a progress bar.
+        the best span by all heads, or written, each word from the vocabulary or copied, or as the best of these spans
+        when they are read word by word ("rerank"). With ``free`` it may be any words. ``done`` is told how many more
+        questions have been asked of a window, for a progress bar.
         """
         _check(n_best, vote, decoder)
         asked = [_checked(text, given) for text, given in questions]
@@ -106,17 +107,16 @@ class Reader:
                 for window in windows[passage]:
                     jobs.setdefault(window.ids, []).append(Ask(index, ids[index], number, passage, window))
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
+        at_once = decoder == "parallel" and not free
         for batch in self._batches(jobs):
-            if decoder == "parallel" and not free:
-                found = self._pointed(batch, n_best)
-            else:
-                found = self._written([ask for asks in batch for ask in asks], n_best, decoder, free)
+            found = self._pointed(batch, n_best) if at_once else self._written(batch, n_best, decoder, free)
             for ask, spans, nothing in found:
                 candidates[ask.question] += spans
                 none[ask.question] = min(none[ask.question], nothing)
             done(sum(map(len, batch)))
+        threshold = self.settings.threshold if at_once else 0.0  # a written answer's probability is that of its words
         return [
-            merged(found, nothing, VOTES[vote], n_best, self.settings.threshold)
+            merged(found, nothing, VOTES[vote], n_best, threshold)
             for found, nothing in zip(candidates, none, strict=True)
         ]
 
@@ -160,7 +160,7 @@ class Reader:
             yield batch
 
     @torch.inference_mode()
-    def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[Found]:
+    def _spans(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[tuple[Ask, list[SpanChoice], float]]:
         """The best spans of the windows by all heads, in one pass; and how probable it is that there is no answer."""
         windows = [asks[0].window for asks in batch]
         held = [self.memory.get(window.ids) for window in windows]
@@ -173,14 +173,22 @@ class Reader:
         passage = marks.passage.cpu()
         for row, ask in enumerate(ask for asks in batch for ask in asks):
             n = len(ask.window.ids)
-            chosen = choose_spans(spans[row, :n], passage[row, :n], n_best)
-            found = [ask.span(each.start, each.length, math.exp(each.score)) for each in chosen]
-            yield ask, found, float(none[row].exp())
+            yield ask, choose_spans(spans[row, :n], passage[row, :n], n_best), float(none[row].exp())
 
-    def _written(self, asks: Sequence[Ask], n_best: int, decoder: str, free: bool) -> Iterator[Found]:
+    def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[Found]:
+        """The best spans, as candidates."""
+        for ask, spans, none in self._spans(batch, n_best):
+            yield ask, [ask.span(each.start, each.length, math.exp(each.score)) for each in spans], none
+
+    def _written(self, batch: Sequence[list[Ask]], n_best: int, decoder: str, free: bool) -> Iterator[Found]:
         """The best answers that a decoder writes."""
+        asks, drafts = [ask for asks in batch for ask in asks], list[list[tuple[int, ...]]]()
+        if decoder == "rerank" and not free:
+            for ask, spans, _ in self._spans(batch, max(DRAFTS, n_best)):
+                drafts.append([ask.window.ids[each.start : each.start + each.length] for each in spans])
         pairs = [(ask.ids, ask.window.ids) for ask in asks]
-        written = write_answers(self.model, self.sheet, pairs, decoder, self.settings.written, n_best, free)
+        who = self.settings.written
+        written = write_answers(self.model, self.sheet, pairs, decoder, who, n_best, free, drafts=drafts)
         for ask, texts in zip(asks, written, strict=True):
             found = [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts]
             yield ask, found, sum(each.share for each in found if not each.text)
