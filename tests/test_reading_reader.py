@@ -356,6 +356,9 @@ def test_a_model_that_is_no_reader_is_one_sentence() -> None:
         reader(fork=None)  # its stack would not tell the questions of a passage apart
     with pytest.raises(MasqueradeError, match="has no room for 4 slots, a question of 60 tokens"):
         Reader(Settings(4, 60, PARTS).put(network()))
+    for wrong in ({}, {"words": 0.0}, {"wrods": 1.0}):
+        with pytest.raises(MasqueradeError, match="weights of words, copies, pointers, one of them above 0"):
+            Reader(Settings(4, 12, wrong).put(network()))
     with pytest.raises(MasqueradeError, match="no 'copy' head"):
         reader(outputs=("lm", "span")).ask("Who?", SHORT)
     with pytest.raises(MasqueradeError, match="no language head to write answers with"):

@@ -17,7 +17,7 @@ from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
 from masquerade.reading.decoders import DRAFTS, METHODS, write_answers
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import mark
+from masquerade.reading.marks import PARTS, mark
 from masquerade.reading.memory import Memory, encode, recall
 from masquerade.text.tokenizer import Tokenizer
 
@@ -34,7 +34,7 @@ class Settings:
 
     slots: int  # tokens of an answer at most
     question: int  # tokens of a question at most
-    parts: Mapping[str, float] = field(default_factory=dict)  # who speaks, and how much each counts
+    parts: Mapping[str, float]  # who speaks, and how much each counts
     threshold: float = 0.0  # no answer if the best one has a lower probability
     written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # who speaks where answers are written
 
@@ -44,6 +44,12 @@ class Settings:
         said = model.config.get("reading")
         if not isinstance(said, dict) or model.spec.fork is None:
             raise MasqueradeError("This model is no reader; train one with 'masquerade train reader'.")
+        parts = said.get("parts") or {}
+        if set(parts) - set(PARTS) or not any(parts.values()):
+            raise MasqueradeError(
+                "Nobody of this reader speaks: 'parts' under 'reading' in its configuration has to be weights of "
+                f"{', '.join(PARTS)}, one of them above 0."
+            )
         return Settings(**said)
 
     def put(self, model: Model) -> Model:
