@@ -4,8 +4,9 @@ it in half precision with its recipe and a hash. Its card, README.md, is written
     python scripts/ship_reader.py RUN DEV models/reader-en --recipe recipes/reader-en.toml [--questions 500]
 
 DEV are questions that were not trained on (scripts/reading_data.py). The weights of the three heads are chosen by F1
-from a small grid; the threshold below which there is no answer is the one that tells best whether a passage answers a
-question, half of the questions being asked of the passage of another one. Tokens that no text can have are left out.
+from a small grid, unless --parts says them; the threshold below which there is no answer is the one that tells best
+whether a passage answers a question, half of the questions being asked of the passage of another one. Tokens that no
+text can have are left out.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--metric", default="squad", choices=list(METRICS))
+    parser.add_argument("--parts", type=float, nargs=3, metavar="W", help="of words, copies, pointers")
     asked = parser.parse_args()
     records = read_questions(str(asked.dev))
     records = records[:: max(1, len(records) // asked.questions)][: asked.questions]
@@ -91,7 +93,7 @@ def main() -> None:
     save(model, asked.out, torch.float16)
     reader = Reader(load(asked.out))  # what is shipped is what is measured
     best, chosen = -1.0, reader.settings
-    for words, copies, pointers in GRID:
+    for words, copies, pointers in [asked.parts] if asked.parts else GRID:
         parts = {"words": words, "copies": copies, "pointers": pointers}
         reader.settings = replace(reader.settings, parts=parts, threshold=0.0)
         scores = scored(reader, records, asked.metric)
