@@ -144,6 +144,16 @@ def test_where_answers_stand_is_said_if_there_are_several(tiny: Path, home: Path
         assert lines[3 * number + 2] == f"  {place}"
 
 
+def test_one_option_takes_all_the_files_of_a_shell_pattern(tiny: Path, home: Path) -> None:
+    files, asked = [home / "city.md", home / "river.txt"], "谁在哪里？"
+    expected = run("ask", asked, "--in", files[0], "--in", files[1], "-m", tiny, "--json")
+    assert run("ask", asked, "--in", *files, "-m", tiny, "--json") == expected
+    assert run("ask", "-m", tiny, "--json", "--in", *files, asked) == expected, "what is no file is the question"
+    assert "standard input" in run("ask", asked, "--n-best", 99, "-m", tiny, "--in", files[0], "-", stdin=RIVER)
+    long = "where? " * 200
+    assert json.loads(run("ask", "-m", tiny, "--json", "--in", files[0], long))["question"] == long
+
+
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("free", [False, True])
 def test_options_are_the_settings_of_the_reader(decoder: str, free: bool, tiny: Path, home: Path) -> None:

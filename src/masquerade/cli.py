@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from masquerade.errors import MasqueradeError
 
@@ -239,15 +241,27 @@ def evaluate_reader(
     score_reader(model, exam, predictions, worst, as_json)
 
 
-@app.command()
+class Ask(TyperCommand):
+    """A command whose --in takes several files at once, as the *.txt of a shell gives them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Words behind a file of --in belong to it as well, as long as they are files."""
+        spread = args[:2]
+        for word in args[2:]:
+            is_file = word == "-" or (not word.startswith("-") and os.path.exists(word))  # of a name of any length
+            spread += ["--in", word] if spread[-2] == "--in" and is_file else [word]
+        return super().parse_args(ctx, spread)
+
+
+@app.command(cls=Ask)
 def ask(
     question: Annotated[str | None, typer.Argument(help="What you want to know from the texts.")] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
             "--in",
-            metavar="FILE",
-            help="A text file, a folder of .txt and .md files, or - for standard input; as often as you like.",
+            metavar="FILE …",
+            help="Text files, folders of .txt and .md files, or - for standard input; as often as you like.",
         ),
     ] = None,
     model: Annotated[
@@ -268,7 +282,7 @@ def ask(
 
     [dim]masquerade ask "When was the stone found?" --in examples/rosetta.txt[/dim]
     [dim]masquerade ask "都江堰是谁修建的？" --in examples/dujiangyan.txt --n-best 3[/dim]
-    [dim]masquerade ask --in notes --in report.md[/dim]
+    [dim]masquerade ask --in notes report.md[/dim]
     """
     from masquerade.reading.commands import How, show_answers
 
