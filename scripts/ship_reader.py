@@ -5,8 +5,8 @@ it in half precision with its recipe and a hash. Its card, README.md, is written
 
 DEV are questions that were not trained on (scripts/reading_data.py). The weights of the three heads are chosen by F1
 from a small grid, unless --parts says them; the threshold below which there is no answer is the one that tells best
-whether a passage answers a question, half of the questions being asked of the passage of another one. Tokens that no
-text can have are left out.
+whether a passage answers a question, half of the questions being asked of the passage of another one. What is
+remembered is kept in half precision if that changes no answer. Tokens that no text can have are left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def threshold(reader: Reader, records: list[Asked]) -> tuple[float, float]:
 
 
 def forgetful(reader: Reader, records: list[Asked]) -> int:
-    """How many answers are others once the passages are remembered, which is in half precision."""
+    """How many answers are others once the passages are remembered."""
     pairs = [(record.question, record.passages) for record in records]
     cold, warm = reader.ask_many(pairs), Reader(reader.model, memory=2**36)
     warm.remember([passage for _, passages in pairs for passage in passages])
@@ -103,10 +103,13 @@ def main() -> None:
     reader.settings = chosen
     cut, right = threshold(reader, records)
     print(f"no answer below {cut:.3f}: right about that in {right:.1%} of {2 * len(records)} questions")
-    replace(chosen, threshold=round(cut, 4)).put(model)
-    save(model, asked.out, torch.float16)
-    changed = forgetful(Reader(load(asked.out)), records)
-    print(f"remembered passages answer {changed} of {len(records)} questions otherwise")
+    for stored in ("float16", "float32"):
+        replace(chosen, threshold=round(cut, 4), stored=stored).put(model)
+        save(model, asked.out, torch.float16)
+        changed = forgetful(Reader(load(asked.out)), records)
+        print(f"passages remembered as {stored} answer {changed} of {len(records)} questions otherwise")
+        if not changed:
+            break
     shutil.copy(asked.recipe, asked.out / "recipe.toml")
     digest = hashlib.sha256((asked.out / "model.safetensors").read_bytes()).hexdigest()
     write_text(asked.out / "SHA256SUMS", f"{digest}  model.safetensors\n")

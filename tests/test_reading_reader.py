@@ -255,6 +255,16 @@ def test_what_is_remembered_is_answered_the_same_and_read_no_more(fork: int, mon
     assert not read
 
 
+def test_a_reader_says_in_which_precision_it_remembers() -> None:
+    for stored in (torch.float16, torch.float32):
+        name = str(stored).removeprefix("torch.")
+        asker = Reader(Settings(SHEET.slots, SHEET.question, PARTS, stored=name).put(network()))
+        asker.remember(SHORT)
+        assert {layer.dtype for held in asker.memory.held.values() for layer in held.layers} == {stored}
+    with pytest.raises(MasqueradeError, match="float16 or float32, not as 'int8'"):
+        Reader(Settings(SHEET.slots, SHEET.question, PARTS, stored="int8").put(network()))
+
+
 def test_half_of_the_passages_may_be_remembered() -> None:
     warm = reader()
     warm.remember(CITY)

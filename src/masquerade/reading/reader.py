@@ -24,6 +24,7 @@ from masquerade.text.tokenizer import Tokenizer
 DECODERS = tuple(METHODS)
 SHIPPED = {"en": "reader-en", "zh": "reader-zh"}  # the readers that come with Masquerade
 
+STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens that go through the network at once, padding included
 TOGETHER = 16  # windows that are remembered at once
 
@@ -37,6 +38,7 @@ class Settings:
     parts: Mapping[str, float]  # who speaks, and how much each counts
     threshold: float = 0.0  # no answer if the best one has a lower probability
     written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # who speaks where answers are written
+    stored: str = "float16"  # the precision of what is remembered; "float32" where half of it changes answers
 
     @staticmethod
     def of(model: Model) -> Settings:
@@ -50,6 +52,8 @@ class Settings:
                 "Nobody of this reader speaks: 'parts' under 'reading' in its configuration has to be weights of "
                 f"{', '.join(PARTS)}, one of them above 0."
             )
+        if said.get("stored", "float16") not in STORED:
+            raise MasqueradeError(f"A reader remembers passages as {' or '.join(STORED)}, not as '{said['stored']}'.")
         return Settings(**said)
 
     def put(self, model: Model) -> Model:
@@ -65,10 +69,10 @@ class Settings:
 class Reader:
     """A model with heads that find answers, ready to be asked."""
 
-    def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype = torch.float16) -> None:
+    def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype | None = None) -> None:
         self.model, self.settings = model.eval(), Settings.of(model)
         self.sheet, self.tokenizer = self.settings.sheet(model), model.reader
-        self.memory = Memory(memory, stored)
+        self.memory = Memory(memory, stored or STORED[self.settings.stored])
 
     @staticmethod
     def load(source: str | Path) -> Reader:
