@@ -53,7 +53,7 @@ def ours(source: str, folder: str) -> Answerer:
     from masquerade.decoding.beam import Beam
     from masquerade.decoding.constraints import SpanOf
     from masquerade.decoding.loop import Desk, Job, write
-    from masquerade.reading.decoders import BEAMS
+    from masquerade.reading.decoders import BEAMS, Copyist
     from masquerade.reading.reader import Reader
 
     class Writer(Reader):
@@ -63,10 +63,16 @@ def ours(source: str, folder: str) -> Answerer:
             self.method, self.cached = method, cached
             return self
 
-        def _written(self, asks: Sequence[Any], n_best: int, decoder: str, free: bool) -> Iterator[Any]:
+        def _written(self, batch: Sequence[list[Any]], n_best: int, decoder: str, free: bool) -> Iterator[Any]:
+            asks, words = [ask for part in batch for ask in part], self.settings.written.get("words", 0.0)
             page, limits = self.sheet.page([(ask.ids, ask.window.ids) for ask in asks]), [self.sheet.slots] * len(asks)
             spans = [SpanOf(ask.window.ids) for ask in asks]
-            job = Job(Desk(self.model, page, self.cached), self.sheet.sep, limits, least=1, constraints=spans)
+            desk = (
+                Copyist(self.model, page, self.cached, self.sheet, words)
+                if words < 1
+                else Desk(self.model, page, self.cached)
+            )
+            job = Job(desk, self.sheet.sep, limits, least=1, constraints=spans)
             writing = self.method.start(job)
             for _ in write(job.desk, writing):
                 pass
