@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from masquerade.errors import MasqueradeError
+from masquerade.reading.asking import Ask
 
 app = typer.Typer(
     help="Small language models under any mask.",
@@ -239,18 +238,6 @@ def evaluate_reader(
 
     exam = Exam(records, metric, decoder, vote, accepted, limit)
     score_reader(model, exam, predictions, worst, as_json)
-
-
-class Ask(TyperCommand):
-    """A command whose --in takes several files at once, as the *.txt of a shell gives them."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Words behind a file of --in belong to it as well, as long as they are files."""
-        spread = args[:2]
-        for word in args[2:]:
-            is_file = word == "-" or (not word.startswith("-") and os.path.exists(word))  # of a name of any length
-            spread += ["--in", word] if spread[-2] == "--in" and is_file else [word]
-        return super().parse_args(ctx, spread)
 
 
 @app.command(cls=Ask)
