@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -17,6 +18,7 @@ from masquerade import Model
 from masquerade.decoding.spans import choose_spans
 from masquerade.layout import batch
 from masquerade.masks import forked
+from masquerade.reading.layouts import Sheet
 from masquerade.reading.marks import Marks, Rows, mark
 
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of a question and of a passage
@@ -34,12 +36,14 @@ WEIGHTS: dict[str, Mapping[str, float]] = {
     "copies and pointers": {"copies": 1.0, "pointers": 1.0, "words": 0.0},
     "all": PARTS,
 }
+FAR = replace(SHEET, reach=7)  # answers of up to seven words, four of which are filled in
+each_sheet = pytest.mark.parametrize("sheet", [SHEET, FAR], ids=["slots", "reach"])
 each_weights = pytest.mark.parametrize("named", list(WEIGHTS))
 
 
-def rows_of(model: Model, pairs: Sequence[Pair]) -> Rows:
+def rows_of(model: Model, pairs: Sequence[Pair], sheet: Sheet = SHEET) -> Rows:
     layout = batch([shared(passage, [question]) for question, passage in pairs], PAD)
-    return Rows(model.hidden(layout), forked(layout)[0], SHEET)
+    return Rows(model.hidden(layout), forked(layout)[0], sheet)
 
 
 @torch.inference_mode()
@@ -55,8 +59,11 @@ def logs(scores: Sequence[float]) -> list[float]:
     return [score - whole for score in scores]
 
 
-def brute_force(model: Model, pair: Pair, weights: Mapping[str, float]) -> tuple[dict[tuple[int, int], float], float]:
+def brute_force(
+    model: Model, pair: Pair, weights: Mapping[str, float], sheet: Sheet = SHEET
+) -> tuple[dict[tuple[int, int], float], float]:
     """The score of every span (start, length) and of no answer, one by one, from a question read alone."""
+    longest = sheet.longest_answer if weights.get("pointers") else sheet.slots
     question, passage = pair
     states = rows_of(model, [pair]).states[0]
     slots, begin, close = SHEET.slots, len(question) + SHEET.slots + 3, len(states) - 1
@@ -69,30 +76,35 @@ def brute_force(model: Model, pair: Pair, weights: Mapping[str, float]) -> tuple
 
     def score(start: int, length: int) -> float:
         said = {
-            "words": sum(vocabulary[i][passage[start + i]] for i in range(length)),
-            "copies": sum(copies[i][start + i] for i in range(length)),
+            "words": sum(vocabulary[i][passage[start + i]] for i in range(min(length, slots))),
+            "copies": sum(copies[i][start + i] for i in range(min(length, slots))),
             "pointers": firsts[1 + start] + lasts[start + length] if length else firsts[0] + lasts[0],
         }
         if length < slots:  # the slot behind the last word says that it was the last
             said["words"] += vocabulary[length][SEP]
             said["copies"] += copies[length][len(passage)]
+        else:  # that all slots are filled may mean any length from there on
+            said["words"] -= math.log(longest - slots + 1)
+            said["copies"] -= math.log(longest - slots + 1)
         return sum(weights.get(name, 0.0) * value for name, value in said.items()) / sum(weights.values())
 
-    every = product(range(len(passage)), range(1, slots + 1))
+    every = product(range(len(passage)), range(1, longest + 1))
     return {(a, n): score(a, n) for a, n in every if a + n <= len(passage)}, score(0, 0)
 
 
+@each_sheet
 @each_weights
 @torch.inference_mode()
-def test_marks_are_those_of_all_spans_one_by_one(named: str) -> None:
+def test_marks_are_those_of_all_spans_one_by_one(named: str, sheet: Sheet) -> None:
     model, weights = network(), WEIGHTS[named]
-    marks = mark(model, rows_of(model, PAIRS), weights)
-    assert marks.spans.shape == (len(PAIRS), 11, SHEET.slots)
+    marks = mark(model, rows_of(model, PAIRS, sheet), weights)
+    longest = sheet.longest_answer if weights.get("pointers") else SHEET.slots
+    assert marks.spans.shape == (len(PAIRS), 11, longest)
     for row, pair in enumerate(PAIRS):
-        spans, none = brute_force(model, pair, weights)
+        spans, none = brute_force(model, pair, weights, sheet)
         assert marks.passage[row].tolist() == [*pair[1], *[-1] * (11 - len(pair[1]))]
         assert float(marks.none[row]) == pytest.approx(none, abs=1e-4)
-        for start, number in product(range(11), range(SHEET.slots)):
+        for start, number in product(range(11), range(longest)):
             found = float(marks.spans[row, start, number])
             assert found == pytest.approx(spans.get((start, number + 1), -math.inf), abs=1e-4)
 

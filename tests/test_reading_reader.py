@@ -97,6 +97,17 @@ def test_an_answer_is_what_stands_at_its_place_in_the_original_text(text: str, s
             assert tokenizer().encode_places([answer.text])[0][0] == ids[first : last + 1]
 
 
+@pytest.mark.parametrize("reach", [0, 9])
+def test_pointers_reach_beyond_the_slots_and_drafts_do_not(reach: int) -> None:
+    model = network(seed=2)
+    asker = Reader(Settings(SHEET.slots, SHEET.question, {"pointers": 1.0}, reach=reach).put(model))
+    text = "the cat sat on a warm red mat in the sea by two old dogs"
+    found = {decoder: every(asker.ask("Who?", text, n_best=99, decoder=decoder)) for decoder in ("parallel", "rerank")}
+    lengths = {decoder: {len(answer.text.split()) for answer in answers} for decoder, answers in found.items()}
+    assert lengths["parallel"] == set(range(1, (reach or SHEET.slots) + 1))
+    assert lengths["rerank"] == set(range(1, SHEET.slots + 1)), "what is written takes the places of the slots"
+
+
 @pytest.mark.parametrize(
     ("question", "text", "answer"),
     [

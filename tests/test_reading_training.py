@@ -16,7 +16,7 @@ from reader_cases import SEP, SHEET, network, tokenizer
 from masquerade import load, save
 from masquerade.data.rows import Batch, Place, collate
 from masquerade.errors import MasqueradeError
-from masquerade.layout import IGNORE, Kind, Layout
+from masquerade.layout import IGNORE, Kind, Layout, join
 from masquerade.masks import forked
 from masquerade.objectives.base import Example, chance
 from masquerade.reading.lessons import ReadingLoss, lessons, tokens_of
@@ -216,6 +216,25 @@ def test_a_question_whose_answers_are_longer_than_the_slots_teaches_nothing() ->
     assert [spans for _, spans in lesson.questions] == [[(0, 2)]], "the short answer of the first question"
     assert not lesson.absent, "the second one has an answer here"
     assert not lessons(tokenizer(), SHEET, asked[1:], most=8), "a passage that nothing is asked of"
+
+
+@torch.inference_mode()
+def test_an_answer_that_is_longer_than_the_slots_fills_them_and_is_pointed_at_to_its_end() -> None:
+    sheet, text = replace(SHEET, reach=7), " ".join(MAT.split()[:6])
+    asked = Asked("1", "Who?", (MAT,), ((Gold(text, 0),),), (text,))
+    (lesson,) = lessons(tokenizer(), sheet, [asked], most=8)
+    assert lesson.questions[0][1] == [(0, 6)]
+    model, ids, question = network(), lesson.window.ids, lesson.questions[0][0]
+    rows = recall(model, sheet, encode(model, sheet, [lesson.window]), [[question]])
+    logs, begin = rows.ends(model)[0], int(rows.begin[0])
+    copied = mark(model, rows, {"copies": 1.0}).shares[0][0, 0, SHEET.slots - 1]
+    for length in (SHEET.slots, 6):
+        layout = join([sheet.trunk(ids), sheet.slotted(question, [*ids[:length], SEP], 1)])
+        example = Example(layout, answers=torch.tensor([(0, length)]))
+        costs = ReadingLoss(model, sheet, {"copies": 1.0, "pointers": 1.0})(collate([[example]]))
+        assert float(costs["copies"]) == pytest.approx(-float(copied), abs=1e-4), "to the slots both are full"
+        pointed = (logs[begin, 0] + logs[begin + length - 1, 1]) / 2
+        assert float(costs["pointers"]) == pytest.approx(-float(pointed), abs=1e-4)
 
 
 def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ Slot i holds word i of the answer, and the slot behind its last word holds the e
     score(start, length) = Σ_{i < length} words[i, start + i] + ends[length] + extra[start, length]
 
 and all of them are one table: words along the diagonals, summed up. Whatever scores a word at a passage position (the
-vocabulary, a copy head, both) goes into ``words``; whatever scores a span as a whole (pointers) goes into ``extra``.
+vocabulary, a copy head, both) goes into ``words``; whatever scores a span as a whole (pointers) goes into ``extra``. A
+span that is longer than the slots fills all of them with its first words, and only ``extra`` knows where it ends.
 """
 
 from __future__ import annotations
@@ -46,17 +47,21 @@ def ends_at(log_probs: Tensor, end: int | None) -> Tensor:
     return torch.cat([before, last], dim=-1)
 
 
-def pointers(starts: Tensor, ends: Tensor, slots: int) -> Tensor:
-    """Scores of a span's first and last word, each (…, n), as what they add to every span: (…, n, slots)"""
-    lasts = _along(ends.unsqueeze(-2).expand(*ends.shape[:-1], slots, -1))
+def pointers(starts: Tensor, ends: Tensor, longest: int) -> Tensor:
+    """Scores of a span's first and last word, each (…, n), as what they add to every span: (…, n, longest)"""
+    lasts = _along(ends.unsqueeze(-2).expand(*ends.shape[:-1], longest, -1))
     return starts.unsqueeze(-1) + lasts
 
 
 def span_scores(words: Tensor, ends: Tensor, extra: Tensor | None = None) -> Tensor:
-    """The score of every span: words (…, slots, n), ends (…, slots + 1), perhaps extra (…, n, slots) → (…, n, slots);
-    entry (start, j) is the span of j + 1 words from ``start`` on; −∞ where it runs out of the passage."""
+    """The score of every span: words (…, slots, n), ends (…, slots + 1), perhaps extra (…, n, longest) → (…, n, slots),
+    or (…, n, longest) if there is extra, with at least as many words as slots; entry (start, j) is the span of j + 1
+    words from ``start`` on; −∞ where it runs out of the passage."""
     scores = _along(words).cumsum(-1) + ends[..., 1:].unsqueeze(-2)
-    return scores if extra is None else scores + extra
+    if extra is None:
+        return scores
+    longer = scores[..., -1:].expand(*scores.shape[:-1], extra.shape[-1] - scores.shape[-1])
+    return torch.cat([scores, longer], dim=-1) + extra
 
 
 def _along(words: Tensor) -> Tensor:

@@ -33,12 +33,13 @@ class Window:
 class Sheet:
     """The sizes and special tokens of a reader's layouts."""
 
-    slots: int  # tokens of an answer at most
+    slots: int  # tokens of an answer that is filled in, at most
     question: int  # tokens of a question at most; longer ones are cut
     longest: int  # positions that the network has
     cls: int
     sep: int
     mask: int
+    reach: int = 0  # tokens of an answer whose end is pointed at, at most; if below ``slots``, that many
 
     def __post_init__(self) -> None:
         if self.slots < 1 or self.question < 1 or self.room < 8:
@@ -48,10 +49,15 @@ class Sheet:
             )
 
     @staticmethod
-    def of(tokenizer: Tokenizer, slots: int, question: int, longest: int) -> Sheet:
+    def of(tokenizer: Tokenizer, slots: int, question: int, longest: int, reach: int = 0) -> Sheet:
         """A sheet with the special tokens of a vocabulary."""
         cls, sep, mask = (tokenizer.special(role) for role in ("cls", "sep", "mask"))
-        return Sheet(slots, question, longest, cls, sep, mask)
+        return Sheet(slots, question, longest, cls, sep, mask, reach)
+
+    @property
+    def longest_answer(self) -> int:
+        """How many tokens an answer has at most."""
+        return max(self.slots, self.reach)
 
     @property
     def start(self) -> int:
@@ -67,7 +73,7 @@ class Sheet:
         """Passages as windows of ``room`` tokens (0: as many as can be read at once) that overlap by half, or by an
         answer's length if that is more, so that an answer at the edge of one is inside of the next."""
         room = min(room or self.room, self.room)
-        step, found = max(1, min(room // 2, room - self.slots)), []
+        step, found = max(1, min(room // 2, room - self.longest_answer)), []
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
             for begin in range(0, max(1, len(ids) - room + step), step):
                 cut = slice(begin, begin + room)

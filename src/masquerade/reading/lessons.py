@@ -42,7 +42,7 @@ class Lesson:
 def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int, room: int = 0) -> list[Lesson]:
     """Records as lessons, one for every window (of ``room`` tokens; 0: as many as there is room for) of their passages:
     all questions that it answers together, but no more than ``most``. A question whose answers have more words than
-    there are slots is left out: nobody can give them, and the first so many words of one are a wrong answer."""
+    an answer can have is left out: the first so many words of one are a wrong answer."""
     asked = defaultdict[str, list[tuple[Asked, int]]](list)
     for record in records:
         for number, passage in enumerate(record.passages):
@@ -55,7 +55,7 @@ def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: 
         for record, number in asked[passages[window.passage]]:
             golds = record.spans[number]
             placed = [tokens_of(window, gold.start, gold.start + len(gold.text)) for gold in golds]
-            spans = [span for span in placed if span is not None and span[1] <= sheet.slots]
+            spans = [span for span in placed if span is not None and span[1] <= sheet.longest_answer]
             if spans or not golds:
                 questions.append((ids[record], spans))
             elif not any(placed):
@@ -129,7 +129,7 @@ class ReadingLoss(Loss):
         if not len(start):
             return 0 * self.model.copy_scores(rows.states, rows.states).sum()  # a head that every step asks
         spans, none = mark(self.model, rows, {"copies": 1.0}).shares
-        place = start * self.sheet.slots + length - 1
+        place = start * self.sheet.slots + length.clamp(max=self.sheet.slots) - 1  # longer ones fill all slots
         right = spans.flatten(1).gather(1, place.clamp(min=0)[:, None])[:, 0]
         return -torch.where(length > 0, right, none).sum()
 

@@ -2,11 +2,13 @@
 
 Three heads may speak: the vocabulary at the slots (which word is word i of the answer?), copying (which place of the
 passage does slot i copy?) and pointers (is this the first, the last word of the answer?). Each scores all spans, and
-that there is no answer; the weighted mean of these scores is searched exactly.
+that there is no answer; the weighted mean of these scores is searched exactly. An answer may have more words than there
+are slots where pointers speak, who alone know its end; to the slots all of these lengths are alike.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -66,7 +68,7 @@ class Rows:
 class Marks:
     """How good every span is, and that there is no answer: log-scores."""
 
-    spans: Tensor  # (rows, longest passage, slots): entry (start, j) is the span of j + 1 tokens from start on
+    spans: Tensor  # (rows, longest passage, longest answer): entry (start, j) is the span of j + 1 tokens from start on
     none: Tensor  # (rows,)
     passage: Tensor  # (rows, longest passage), the ids of the passage; below 0 behind its end
 
@@ -100,11 +102,14 @@ def mark(model: Model, rows: Rows, weights: Mapping[str, float]) -> Marks:
     if "pointers" in share:
         logs = rows.ends(model)
         first, last = (logs[..., side].gather(1, place).masked_fill(~inside, -torch.inf) for side in (0, 1))
-        extra = share["pointers"] * pointers(first, last, sheet.slots)
+        extra = share["pointers"] * pointers(first, last, sheet.longest_answer)
         none.append(share["pointers"] * logs[:, 0].sum(-1))
     if words:
         none += [end[:, 0] for end in ends]
-        spans = span_scores(torch.stack(words).sum(0), torch.stack(ends).sum(0), extra)
+        end = torch.stack(ends).sum(0)
+        if extra is not None:  # what slots say of the full ones is shared by all lengths from there on
+            end[:, -1] -= (1 - share["pointers"]) * math.log(sheet.longest_answer - sheet.slots + 1)
+        spans = span_scores(torch.stack(words).sum(0), end, extra)
     else:
         assert extra is not None, "some part has to have a weight"
         spans = extra

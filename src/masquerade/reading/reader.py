@@ -33,12 +33,13 @@ TOGETHER = 16  # windows that are remembered at once
 class Settings:
     """What a reader was trained with, kept in its configuration."""
 
-    slots: int  # tokens of an answer at most
+    slots: int  # tokens of an answer that is filled in, at most
     question: int  # tokens of a question at most
     parts: Mapping[str, float]  # who speaks, and how much each counts
     threshold: float = 0.0  # no answer if the best one has a lower probability
     written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # who speaks where answers are written
     stored: str = "float16"  # the precision of what is remembered; "float32" where half of it changes answers
+    reach: int = 0  # tokens of an answer whose end is pointed at, at most; 0: as many as slots
 
     @staticmethod
     def of(model: Model) -> Settings:
@@ -63,7 +64,8 @@ class Settings:
 
     def sheet(self, model: Model) -> Sheet:
         """How questions and passages are laid out for the model."""
-        return Sheet.of(model.reader, self.slots, self.question, model.spec.longest - model.spec.position_offset)
+        longest = model.spec.longest - model.spec.position_offset
+        return Sheet.of(model.reader, self.slots, self.question, longest, self.reach)
 
 
 class Reader:
@@ -170,8 +172,11 @@ class Reader:
             yield batch
 
     @torch.inference_mode()
-    def _spans(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[tuple[Ask, list[SpanChoice], float]]:
-        """The best spans of the windows by all heads, in one pass; and how probable it is that there is no answer."""
+    def _spans(
+        self, batch: Sequence[list[Ask]], n_best: int, longest: int
+    ) -> Iterator[tuple[Ask, list[SpanChoice], float]]:
+        """The best spans, of up to ``longest`` tokens, of the windows by all heads, in one pass; and how probable it is
+        that there is no answer."""
         windows = [asks[0].window for asks in batch]
         held = [self.memory.get(window.ids) for window in windows]
         new = [window for window, kept in zip(windows, held, strict=True) if kept is None]
@@ -183,18 +188,18 @@ class Reader:
         passage = marks.passage.cpu()
         for row, ask in enumerate(ask for asks in batch for ask in asks):
             n = len(ask.window.ids)
-            yield ask, choose_spans(spans[row, :n], passage[row, :n], n_best), float(none[row].exp())
+            yield ask, choose_spans(spans[row, :n, :longest], passage[row, :n], n_best), float(none[row].exp())
 
     def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[Found]:
         """The best spans, as candidates."""
-        for ask, spans, none in self._spans(batch, n_best):
+        for ask, spans, none in self._spans(batch, n_best, self.sheet.longest_answer):
             yield ask, [ask.span(each.start, each.length, math.exp(each.score)) for each in spans], none
 
     def _written(self, batch: Sequence[list[Ask]], n_best: int, decoder: str, free: bool) -> Iterator[Found]:
         """The best answers that a decoder writes."""
         asks, drafts = [ask for asks in batch for ask in asks], list[list[tuple[int, ...]]]()
         if decoder == "rerank" and not free:
-            for ask, spans, _ in self._spans(batch, max(DRAFTS, n_best)):
+            for ask, spans, _ in self._spans(batch, max(DRAFTS, n_best), self.sheet.slots):
                 drafts.append([ask.window.ids[each.start : each.start + each.length] for each in spans])
         pairs = [(ask.ids, ask.window.ids) for ask in asks]
         who = self.settings.written

@@ -33,7 +33,8 @@ NONE = (-1, 0)  # the span of a question that its passage does not answer
 class Reading(Recipe):
     """A run over questions, from a pretrained encoder."""
 
-    slots: int = 16  # tokens of an answer at most
+    slots: int = 16  # tokens of an answer that is filled in, at most
+    reach: int = 0  # tokens of an answer whose end is pointed at, at most; 0: as many as slots
     question: int = 45  # tokens of a question at most
     fork: int = 0  # through how many layers a passage is shared by its questions
     parts: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0, "copies": 1.0, "pointers": 1.0})
@@ -63,8 +64,14 @@ class Reading(Recipe):
                 raise MasqueradeError(f"The recipe's '{name}' is a share, from 0 to 1, not {getattr(self, name)}.")
         if self.most < 1:
             raise MasqueradeError("The recipe's 'most' has to be a whole number of at least 1.")
-        if self.window and not self.window > self.slots:
-            raise MasqueradeError("The recipe's 'window' has to be longer than its 'slots', or 0 for all that fits.")
+        if self.reach and (self.reach < self.slots or not self.parts.get("pointers")):
+            raise MasqueradeError(
+                "The recipe's 'reach' has to be 0, or at least its 'slots' with pointers among its parts."
+            )
+        if self.window and not self.window > max(self.slots, self.reach):
+            raise MasqueradeError(
+                "The recipe's 'window' has to be longer than its 'slots' and its 'reach', or 0 for all that fits."
+            )
         if not self.epochs > 0:
             raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if not self.start:
@@ -94,7 +101,7 @@ class TrainReader(Job):
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
         parts = {part: recipe.parts.get(part, 0.0) for part in PARTS}
         written = {part: float(part == ("copies" if parts["copies"] else "words")) for part in ("words", "copies")}
-        settings = Settings(recipe.slots, recipe.question, parts, written=written)
+        settings = Settings(recipe.slots, recipe.question, parts, written=written, reach=recipe.reach)
         return {"": settings.put(model)}
 
     def read(self, model: Model, folder: Path) -> None:
