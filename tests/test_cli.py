@@ -32,6 +32,18 @@ def test_help_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
+def test_a_package_that_is_not_installed_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat\n", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert run("vocab", text, "--out", tmp_path / "vocab", monkeypatch=monkeypatch) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "'datasets'" in said and "masquerade[train]" in said
+
+
 @pytest.mark.parametrize(
     "command",
     [

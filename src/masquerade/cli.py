@@ -26,8 +26,10 @@ def main() -> None:
     """Run a command; what went wrong for a reason the user can act on is told in one sentence."""
     try:
         app()
-    except MasqueradeError as error:
-        print(f"masquerade: {error}", file=sys.stderr)
+    except (MasqueradeError, ModuleNotFoundError) as error:
+        name = error.name if isinstance(error, ModuleNotFoundError) else ""  # of a package that training needs
+        missing = f"This needs the package '{name}'; install it with pip install 'masquerade[train]'."
+        print(f"masquerade: {missing if name else error}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -494,6 +496,5 @@ def convert(
     model = load(source)
     save(model, target)
     count = sum(weight.numel() for weight in model.state_dict().values())
-    print(
-        f"{source} → {target}: {model.spec.family}, {model.spec.layers} layers of {model.spec.width}, {count:,} weights"
-    )
+    size = f"{model.spec.layers} layers of {model.spec.width}, {count:,} weights"
+    print(f"{source} → {target}: {model.spec.family}, {size}")
