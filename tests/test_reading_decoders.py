@@ -123,7 +123,7 @@ def test_words_copied_one_by_one_are_as_probable_as_training_says_that_their_pla
 def test_spans_written_all_at_once_are_those_that_the_words_mark(fork: int) -> None:
     asker = reader(fork, parts={"words": 1.0})
     found = write_answers(asker.model, SHEET, PAIRS, "parallel", {"words": 1.0}, 5)
-    windows = [Window(0, tuple(passage), ()) for _, passage in PAIRS]
+    windows = [Window(0, tuple(passage), (), (0, len(passage))) for _, passage in PAIRS]
     with torch.inference_mode():
         kept = encode(asker.model, SHEET, windows)
         marks = mark(

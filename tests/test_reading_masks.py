@@ -203,7 +203,7 @@ def test_every_fork_reads_in_a_way_of_its_own() -> None:
             assert not torch.allclose(states[one], states[other], atol=1e-3)
 
 
-WINDOWS = [Window(0, tuple(passage), ()) for row in ROWS for passage, _ in row]
+WINDOWS = [Window(0, tuple(passage), (), (0, len(passage))) for row in ROWS for passage, _ in row]
 ASKED = [asked or [[12]] for row in ROWS for _, asked in row]
 
 

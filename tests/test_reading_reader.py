@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import combinations, pairwise
 from typing import Any
@@ -16,10 +17,10 @@ from reader_cases import MASK, PARTS, SEP, SHEET, network, reader, tokenizer
 from masquerade import Model
 from masquerade.errors import MasqueradeError
 from masquerade.reading import reader as module
-from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.answers import VOTES, Answer, Candidate, Sight, joined, merged
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import Marks, Rows
-from masquerade.reading.memory import Kept, Memory
+from masquerade.reading.marks import Marks, Rows, mark
+from masquerade.reading.memory import Kept, Memory, encode, recall
 from masquerade.reading.reader import DECODERS, Ask, Reader, Settings
 
 SCRAPS = [
@@ -159,6 +160,13 @@ def test_windows_cover_a_passage_and_hold_every_answer_whole(room: int, count: i
     longest = min(slots, sheet.room)
     for start in range(count - longest + 1):
         assert any(begin <= start and start + longest <= begin + sheet.room for begin in begins)
+    own = [
+        range(begin + window.own[0], begin + window.own[1]) for begin, window in zip(begins, windows[1:], strict=True)
+    ]
+    assert [start for each in own for start in each] == list(range(count)), "each answer belongs to one window"
+    if sheet.room > slots:
+        ends = [begin + len(window.ids) for begin, window in zip(begins, windows[1:], strict=True)]
+        assert all(each[-1] + slots <= end for each, end in list(zip(own, ends, strict=True))[:-1]), "… and ends there"
 
 
 def test_a_table_that_begins_elsewhere_has_room_for_fewer_positions() -> None:
@@ -224,6 +232,52 @@ def test_the_best_place_wins_or_all_passages_vote() -> None:
     assert voted.alternatives[0].score == pytest.approx(0.5**2 / 1.5)
 
 
+def sight(passage: int, none: float, **spans: float) -> Sight:
+    """A window with the probabilities that it alone gives to its spans and to no answer."""
+    found = [Candidate(text, math.log(share / none), passage) for text, share in spans.items()]
+    return Sight(found, math.log((1 - none) / none))
+
+
+def test_spans_of_several_windows_are_compared_by_their_odds_against_no_answer() -> None:
+    sights = [sight(0, 0.4, Rome=0.6), sight(1, 0.02, Paris=0.5, paris_itself=0.48), sight(2, 0.99, Oslo=0.01)]
+    spans, none = joined(sights)
+    odds = {"Rome": 0.6 / 0.4, "Paris": 0.5 / 0.02, "paris_itself": 0.48 / 0.02, "Oslo": 0.01 / 0.99}
+    total = 1 + sum(odds.values())
+    assert {each.text: each.share for each in spans} == pytest.approx({text: x / total for text, x in odds.items()})
+    assert none == pytest.approx(1 / total)
+    best = merged(spans, none, VOTES["best"], 1, 0.0)
+    assert best.text == "Paris", "though Rome has the greatest probability in its own window"
+
+
+@pytest.mark.parametrize("none", [1e-300, 0.3, 1 - 1e-12])
+def test_a_window_alone_keeps_its_probabilities(none: float) -> None:
+    spans, nothing = joined([sight(0, none, Rome=1 - none)])
+    assert spans[0].share == pytest.approx(1 - none)
+    assert nothing == pytest.approx(none)
+
+
+@torch.inference_mode()
+def test_a_long_passage_has_the_odds_of_all_its_windows_each_span_counted_once() -> None:
+    asker, question = reader(threshold=1.1), tokenizer().encode("Where?")
+    windows = asker.sheet.windows(tokenizer(), [LONG])
+    assert len(windows) > 2
+    odds = dict[tuple[int, int], float]()
+    for window in windows:
+        rows = recall(asker.model, asker.sheet, encode(asker.model, asker.sheet, [window]), [[question]])
+        spans, _ = mark(asker.model, rows, asker.settings.parts).shares
+        mine = {
+            (window.places[a][0], window.places[a + j][1]): float(spans[0, a, j].exp())
+            for a in range(*window.own)
+            for j in range(min(asker.sheet.slots, len(window.ids) - a))
+        }
+        assert odds.keys().isdisjoint(mine)
+        odds |= {place: share / (1 - sum(mine.values())) for place, share in mine.items()}
+    found, total = asker.ask("Where?", LONG, n_best=10**4), 1 + sum(odds.values())
+    assert found.score == pytest.approx(1 / total, abs=1e-4)
+    for answer in found.alternatives:
+        assert answer.score == pytest.approx(odds[answer.start, answer.end] / total, abs=1e-4)
+
+
 def test_what_is_below_the_threshold_is_no_answer() -> None:
     assert merged(CANDIDATES, 0.05, VOTES["best"], 1, 0.5).text == "Paris"
     nothing = merged(CANDIDATES, 0.05, VOTES["best"], 2, 0.51)
@@ -246,7 +300,8 @@ def test_scores_and_the_score_of_no_answer_are_probabilities() -> None:
     alone = [asker.ask("Where?", text).score for text in texts]
     for one, other in combinations(range(len(texts)), 2):
         both = asker.ask("Where?", [texts[one], texts[other]])
-        assert both.score == pytest.approx(min(alone[one], alone[other]), abs=1e-5)
+        expected = 1 / (1 / alone[one] + 1 / alone[other] - 1)  # the odds of both against no answer
+        assert both.score == pytest.approx(expected, abs=1e-5)
 
 
 # ----------------------------------------------------------------------------------------------------------- memory
@@ -402,7 +457,7 @@ def test_settings_travel_with_the_model() -> None:
 def test_an_answer_that_ends_in_an_accent_keeps_it() -> None:
     text = "Two old dogs saw the Cafe\u0301 ."
     ids, places = tokenizer().encode_places([text])[0]
-    window = Window(0, tuple(ids), tuple(places))
+    window = Window(0, tuple(ids), tuple(places), (0, len(ids)))
     at = tokenizer().tokens(ids).index("cafe")
     found = Ask(0, [], 0, text, window).span(at, 1, 1.0)
     assert found.text == text[found.start : found.end] == "Cafe\u0301"

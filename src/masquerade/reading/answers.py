@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,27 @@ class Candidate:
     passage: int
     start: int = -1
     end: int = -1
+
+
+class Sight(NamedTuple):
+    """What a window shows: the best of its own spans, whose shares are still log-odds, how much more probable each is
+    than that the answer is not among them; and the log-odds of all of them together."""
+
+    spans: Sequence[Candidate]
+    whole: float
+
+
+def joined(sights: Sequence[Sight]) -> tuple[list[Candidate], float]:
+    """Windows as one text: one span of any of them is the answer, or nothing is. Returns the spans with their
+    probabilities, and that of no answer.
+
+    Each window alone has told its spans from there being none, which is the same for all windows, so that is what they
+    can be compared by: a span is as probable as its odds are among those of all spans and 1. (Its probability in its
+    window is not: where there is no answer, and that is not quite sure, one wrong span may well have all of the rest,
+    while a right one shares its window with others that begin or end a word away.)"""
+    total = float(np.logaddexp.reduce([0.0, *(sight.whole for sight in sights)]))
+    spans = [replace(span, share=math.exp(span.share - total)) for sight in sights for span in sight.spans]
+    return spans, math.exp(-total)
 
 
 Vote = Callable[[Sequence[float]], float]

@@ -22,11 +22,13 @@ from masquerade.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a passage that is read at once: its ids, and where each of them stands in the text."""
+    """A stretch of a passage that is read at once: its ids, and where each of them stands in the text. Windows overlap,
+    so each has answers of its own: those that begin at some of its tokens, which lie in the middle of it."""
 
     passage: int  # which of the passages
     ids: tuple[int, ...]
     places: tuple[tuple[int, int], ...]
+    own: tuple[int, int]  # from which token to which, the latter not included
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,16 @@ class Sheet:
 
     def windows(self, tokenizer: Tokenizer, passages: Sequence[str], room: int = 0) -> list[Window]:
         """Passages as windows of ``room`` tokens (0: as many as can be read at once) that overlap by half, or by an
-        answer's length if that is more, so that an answer at the edge of one is inside of the next."""
+        answer's length if that is more, so that an answer at the edge of one is inside of the next; it belongs to one
+        of them."""
         room = min(room or self.room, self.room)
         step, found = max(1, min(room // 2, room - self.longest_answer)), []
+        margin = max(0, min((room - step) // 2, room - step - self.longest_answer))  # an answer's end is inside, too
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
             for begin in range(0, max(1, len(ids) - room + step), step):
-                cut = slice(begin, begin + room)
-                found.append(Window(number, tuple(ids[cut]), tuple(places[cut])))
+                cut, last = slice(begin, begin + room), begin + room >= len(ids)
+                own = (margin if begin else 0, len(ids) - begin if last else margin + step)
+                found.append(Window(number, tuple(ids[cut]), tuple(places[cut]), own))
         return found
 
     def questions(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from masquerade.checkpoint import load
 from masquerade.decoding.spans import SpanChoice, choose_spans
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
-from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.answers import VOTES, Answer, Candidate, Sight, joined, merged
 from masquerade.reading.decoders import DRAFTS, METHODS, write_answers
 from masquerade.reading.layouts import Sheet, Window
 from masquerade.reading.marks import PARTS, mark
@@ -104,7 +105,8 @@ class Reader:
     ) -> list[Answer]:
         """The answer to each question from its passage or passages, with the next best ones as alternatives.
 
-        ``vote`` says how passages agree on an answer (VOTES), ``decoder`` how it comes about (DECODERS): all at once as
+        ``vote`` says how passages agree on an answer (VOTES): by the "best" span as if they were one text, or "all" of
+        them, each of which has answered by itself. ``decoder`` says how it comes about (DECODERS): all at once as
         the best span by all heads, or written, each word from the vocabulary or copied, or as the best of these spans
         when they are read word by word ("rerank"). With ``free`` it may be any words. ``done`` is told how many more
         questions have been asked of a window, for a progress bar.
@@ -119,13 +121,21 @@ class Reader:
                 for window in windows[passage]:
                     jobs.setdefault(window.ids, []).append(Ask(index, ids[index], number, passage, window))
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
-        at_once = decoder == "parallel" and not free
+        at_once, sights = decoder == "parallel" and not free, defaultdict[tuple[int, int], dict[Hashable, Sight]](dict)
         for batch in self._batches(jobs):
-            found = self._pointed(batch, n_best) if at_once else self._written(batch, n_best, decoder, free)
-            for ask, spans, nothing in found:
-                candidates[ask.question] += spans
-                none[ask.question] = min(none[ask.question], nothing)
+            if at_once:
+                for ask, sight in self._pointed(batch, n_best):
+                    text = ask.question, ask.passage if vote == "all" else 0
+                    sights[text].setdefault((ask.window.ids, ask.window.own), sight)  # said again, it is nothing new
+            else:
+                for ask, texts, nothing in self._written(batch, n_best, decoder, free):
+                    candidates[ask.question] += texts
+                    none[ask.question] = min(none[ask.question], nothing)
             done(sum(map(len, batch)))
+        for (index, _), seen in sights.items():
+            spans, nothing = joined(list(seen.values()))
+            candidates[index] += spans
+            none[index] = min(none[index], nothing)
         threshold = self.settings.threshold if at_once else 0.0  # a written answer's probability is that of its words
         return [
             merged(found, nothing, VOTES[vote], n_best, threshold)
@@ -175,8 +185,8 @@ class Reader:
     def _spans(
         self, batch: Sequence[list[Ask]], n_best: int, longest: int
     ) -> Iterator[tuple[Ask, list[SpanChoice], float]]:
-        """The best spans, of up to ``longest`` tokens, of the windows by all heads, in one pass; and how probable it is
-        that there is no answer."""
+        """The best spans, of up to ``longest`` tokens, that are the windows' own, by all heads, in one pass, with their
+        log-odds against the answer being none of these; and those of all such spans together."""
         windows = [asks[0].window for asks in batch]
         held = [self.memory.get(window.ids) for window in windows]
         new = [window for window, kept in zip(windows, held, strict=True) if kept is None]
@@ -184,19 +194,26 @@ class Reader:
         kept = [next(fresh) if each is None else each for each in held]
         rows = recall(self.model, self.sheet, kept, [[ask.ids for ask in asks] for asks in batch])
         marks = mark(self.model, rows, self.settings.parts)
-        spans, none = (each.cpu() for each in marks.shares)
+        shares, none = (each.double().cpu() for each in marks.shares)
         passage = marks.passage.cpu()
         for row, ask in enumerate(ask for asks in batch for ask in asks):
             n = len(ask.window.ids)
-            yield ask, choose_spans(spans[row, :n, :longest], passage[row, :n], n_best), float(none[row].exp())
+            strange = torch.ones(n, 1, dtype=torch.bool)
+            strange[slice(*ask.window.own)] = False
+            others = shares[row, :n].masked_fill(~strange, -torch.inf).flatten().logsumexp(0)
+            odds = shares[row, :n].masked_fill(strange, -torch.inf) - torch.logaddexp(others, none[row])
+            whole = float(odds.flatten().logsumexp(0))
+            yield ask, choose_spans(odds[:, :longest], passage[row, :n], n_best), whole
 
-    def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[Found]:
-        """The best spans, as candidates."""
-        for ask, spans, none in self._spans(batch, n_best, self.sheet.longest_answer):
-            yield ask, [ask.span(each.start, each.length, math.exp(each.score)) for each in spans], none
+    def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[tuple[Ask, Sight]]:
+        """What each window shows."""
+        for ask, spans, whole in self._spans(batch, n_best, self.sheet.longest_answer):
+            yield ask, Sight([ask.span(each.start, each.length, each.score) for each in spans], whole)
 
-    def _written(self, batch: Sequence[list[Ask]], n_best: int, decoder: str, free: bool) -> Iterator[Found]:
-        """The best answers that a decoder writes."""
+    def _written(
+        self, batch: Sequence[list[Ask]], n_best: int, decoder: str, free: bool
+    ) -> Iterator[tuple[Ask, list[Candidate], float]]:
+        """The best answers that a decoder writes; and how probable it is that there is none."""
         asks, drafts = [ask for asks in batch for ask in asks], list[list[tuple[int, ...]]]()
         if decoder == "rerank" and not free:
             for ask, spans, _ in self._spans(batch, max(DRAFTS, n_best), self.sheet.slots):
@@ -244,9 +261,6 @@ def shipped(name: str) -> Path:
         f"The reader '{name}' is not part of this installation; take models/{SHIPPED[name]} of its repository, "
         "and give its folder as the model."
     )
-
-
-Found = tuple[Ask, list[Candidate], float]  # what was asked, what was found, and how probable it is that nothing is
 
 
 def _check(n_best: int, vote: str, decoder: str) -> None:
