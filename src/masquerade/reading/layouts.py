@@ -44,10 +44,10 @@ class Sheet:
     reach: int = 0  # tokens of an answer whose end is pointed at, at most; if below ``slots``, that many
 
     def __post_init__(self) -> None:
-        if self.slots < 1 or self.question < 1 or self.room < 8:
+        if self.slots < 1 or self.question < 1 or self.room < max(8, self.reach):
             raise MasqueradeError(
                 f"A model of {self.longest} positions has no room for {self.slots} slots, a question of "
-                f"{self.question} tokens and a passage; make some of them smaller."
+                f"{self.question} tokens and a passage with its answers; make some of them smaller."
             )
 
     @staticmethod

@@ -194,7 +194,7 @@ class Reader:
         kept = [next(fresh) if each is None else each for each in held]
         rows = recall(self.model, self.sheet, kept, [[ask.ids for ask in asks] for asks in batch])
         marks = mark(self.model, rows, self.settings.parts)
-        shares, none = (each.double().cpu() for each in marks.shares)
+        shares, none = (each.cpu().double() for each in marks.shares)
         passage = marks.passage.cpu()
         for row, ask in enumerate(ask for asks in batch for ask in asks):
             n = len(ask.window.ids)
