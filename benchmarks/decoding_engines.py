@@ -63,9 +63,9 @@ Writer = Callable[[Case], list[list[int]]]
 def ours(folder: str) -> Writer:
     """Masquerade. A BERT writes under the ``prefix`` mask, always as many tokens as are asked for."""
     import masquerade
-    from masquerade.decoding.frames import Prefix
-    from masquerade.decoding.generate import generate
-    from masquerade.decoding.keep import keep_tokens
+    from masquerade.checkpoints.vocabulary import keep_tokens
+    from masquerade.writing.generate import generate
+    from masquerade.writing.prompts import Prefix
 
     class Endless(Prefix):
         end = None  # type: ignore[assignment]

@@ -92,8 +92,8 @@ def prepare(data: str, work: Path, vocab: int) -> None:
     import datasets
     import numpy as np
 
-    from masquerade.data.tokens import prepare as tokenise
-    from masquerade.data.tokens import read_documents
+    from masquerade.data.corpus import prepare as tokenise
+    from masquerade.data.corpus import read_documents
     from masquerade.text.training import train_tokenizer
 
     datasets.disable_progress_bars()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from masquerade.checkpoint import load, save
+from masquerade.checkpoints.folders import load, save
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import argparse
 
 from rich.progress import track
 
-from masquerade.objectives.base import chance
+from masquerade.data.rng import rng_for
 from masquerade.reading.answers import Answer
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import read_questions
@@ -35,7 +35,7 @@ def main() -> None:
     found = dict[str, list[tuple[Answer, bool]]](alone=[], odds=[], share=[])  # answers, of their own passage or not
     for number, record in enumerate(track(records, "questions")):
         strange = [text for text in pool if text != record.passages[0]]
-        order = chance(0, number).permutation(len(strange))[: asked.others]
+        order = rng_for(0, number).permutation(len(strange))[: asked.others]
         passages = [record.passages[0], *(strange[index] for index in order)]
         each = [_whole(answer) for answer in reader.ask_many([(record.question, passage) for passage in passages])]
         best = max(range(len(each)), key=lambda index: each[index].score)

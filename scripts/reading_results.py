@@ -38,18 +38,18 @@ from statistics import mean, median, quantiles, stdev
 from typing import Any
 
 import torch
+from walk import walk
 
-from masquerade.checkpoint import load
+from masquerade.checkpoints.folders import load
 from masquerade.decoding.spans import best_spans
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
-from masquerade.reading.marks import PARTS
 from masquerade.reading.memory import encode, recall
 from masquerade.reading.reader import DECODERS, Found, Reader
 from masquerade.reading.records import Asked, read_questions
 from masquerade.reading.scores import METRICS
+from masquerade.reading.span_scores import PARTS
 from masquerade.reading.training import Reading, TrainReader
-from masquerade.reading.walk import walk
 from masquerade.training.loop import Run
 from masquerade.training.recipe import read_recipe
 

@@ -39,7 +39,7 @@ def compare(name: str) -> float:
     ours, theirs = masquerade.load(folder), transformers.AutoModel.from_pretrained(folder).eval()
     their_tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     inputs = their_tokenizer(sentences, padding=True, return_tensors="pt")
-    assert ours.tokenizer is not None
+    assert ours.has_tokenizer
     ids = [ours.tokenizer.encode(sentence, specials=True) for sentence in sentences]
     for row, mask, mine in zip(inputs["input_ids"], inputs["attention_mask"], ids, strict=True):
         assert row[mask > 0].tolist() == mine, "the tokenizers disagree"

@@ -139,7 +139,7 @@ def row(name: str, curves: Sequence[dict[int, dict[str, float]]], steps: int) ->
 
 def take_turns(turns: Connection, words: Sequence[str], steps: int) -> None:
     """The seconds of some steps, whenever asked for; the first ones, which nobody counts, before that."""
-    from masquerade.data.rows import Place
+    from masquerade.data.packing import Place
     from masquerade.training.loop import Run
     from masquerade.training.pretraining import Pretrain
     from masquerade.training.recipe import Pretraining, read_recipe

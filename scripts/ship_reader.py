@@ -20,8 +20,8 @@ from pathlib import Path
 
 import torch
 
-from masquerade.checkpoint import load, save
-from masquerade.decoding.keep import keep_tokens
+from masquerade.checkpoints.folders import load, save
+from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.files import write_text
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import Asked, read_questions
@@ -89,7 +89,7 @@ def main() -> None:
     records = read_questions(str(asked.dev))
     records = records[:: max(1, len(records) // asked.questions)][: asked.questions]
     model = load(asked.run)
-    model, _ = keep_tokens(model, usable(model.reader))
+    model, _ = keep_tokens(model, usable(model.tokenizer))
     save(model, asked.out, torch.float16)
     reader = Reader(load(asked.out))  # what is shipped is what is measured
     best, chosen = -1.0, reader.settings

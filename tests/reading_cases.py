@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from masquerade import Layout
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import FIELDS, IGNORE
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.electra import GeneratorWords
 from masquerade.objectives.glm import LongBlank, ShortBlanks
@@ -22,9 +23,10 @@ from masquerade.objectives.pairs import NextSentence, SentenceOrder
 from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
 from masquerade.objectives.span import MaskedSpans
 from masquerade.objectives.unilm import UnifiedWords
+from masquerade.text.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK = range(5)
-TERMS = Terms(60, MASK, CLS, SEP, frozenset(range(5)), frozenset(range(50, 60)))
+TERMS = Vocabulary(60, MASK, CLS, SEP, frozenset(range(5)), frozenset(range(50, 60)))
 WORDS = dataclasses.replace(TERMS, continues=frozenset())  # the same, every token a word
 OTHER = [6, 7, 8, 9, 10]
 Make = Callable[[Sequence[int], Rng], Example]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from masquerade.checkpoint import load, save
+from masquerade.checkpoints.folders import load, save
 from masquerade.errors import LayoutError, MasqueradeError, SpecError
 from masquerade.layout import Layout, batch, pad
 from masquerade.masks import backward, bidirectional, blocks, causal, pack, permuted, prefix, two_stream, window
@@ -371,7 +371,7 @@ def test_windows_give_each_token_the_context_they_promise(tokenizer: Tokenizer) 
 
 
 def test_pieces_cut_apart_are_those_of_training(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    from masquerade.data.tokens import prepare
+    from masquerade.data.corpus import prepare
 
     model = reader(tokenizer)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")

@@ -16,11 +16,12 @@ import transformers
 from PIL import Image
 from rich.cells import cell_len
 
-from masquerade import Spec, build, catalogue, draw, masks
-from masquerade.catalogue import CATALOGUE, base_spec, count, models, names, row
-from masquerade.diagram import Figure, diagram, lay_figure, plan
+from masquerade import Spec, build, masks
+from masquerade.drawing import pictures as draw
+from masquerade.drawing.diagram import Figure, diagram, lay_figure, plan
 from masquerade.errors import MasqueradeError
-from masquerade.families import FAMILIES
+from masquerade.families import FAMILIES, catalogue
+from masquerade.families.catalogue import CATALOGUE, base_spec, count, models, names, row
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "adding-a-family.md"

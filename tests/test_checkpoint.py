@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 
 import masquerade
 from masquerade import Spec, build, load, save
+from masquerade.checkpoints.weights import read_tensorflow
 from masquerade.errors import CheckpointError, MasqueradeError, SpecError
 from masquerade.masks import bidirectional
-from masquerade.weights import read_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

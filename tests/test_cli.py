@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from masquerade import Spec, build, cli, load, save
-from masquerade.decoding.fill import fill
+from masquerade import Spec, build, load, save
+from masquerade.cli import main as cli
+from masquerade.drawing.gallery import EXAMPLES
 from masquerade.errors import MasqueradeError
-from masquerade.gallery import EXAMPLES
 from masquerade.text.tokenizer import Tokenizer, word_pieces
+from masquerade.writing.fill import fill
 
 FIXTURES = Path(__file__).parent / "fixtures"
 BERT = FIXTURES / "tensorflow" / "bert" / "bert_model.ckpt"
@@ -28,7 +29,7 @@ def run(*words: object, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    script = "import sys, masquerade.cli; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    script = "import sys, masquerade.cli.main; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
@@ -155,4 +156,4 @@ def test_a_model_that_cannot_fill_says_so(tmp_path: Path) -> None:
     with pytest.raises(MasqueradeError, match="no 'lm' head"):
         fill(model, "[MASK]")
     save(model, tmp_path / "model")
-    assert load(tmp_path / "model").tokenizer is not None
+    assert load(tmp_path / "model").has_tokenizer

@@ -10,8 +10,8 @@ import pytest
 from writers import CONFIGS, END, VOCAB, reference_texts, writer
 
 from masquerade import Model
-from masquerade.decoding.generate import Written, generate
 from masquerade.errors import MasqueradeError
+from masquerade.writing.generate import Written, generate
 
 
 @pytest.fixture(scope="module", params=CONFIGS)

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from typed import refused, run
 
-from masquerade import Spec, build, cli, load, save
-from masquerade.decoding.commands import _flag
-from masquerade.decoding.generate import METHODS, Written, generate
+from masquerade import Spec, build, load, save
+from masquerade.cli import main as cli
+from masquerade.cli.writing import _flag
 from masquerade.decoding.loop import Commit
-from masquerade.decoding.picture import AGAIN, NEW, OLD, UNKNOWN, curtain, grid, lay_traces
-from masquerade.decoding.trace import steps
+from masquerade.drawing.steps import steps
+from masquerade.drawing.traces import AGAIN, NEW, OLD, UNKNOWN, curtain, grid, lay_traces
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import train_tokenizer
+from masquerade.writing.generate import METHODS, Written, generate
 
 TEXTS = [
     "北京是中国的首都，也是一座历史名城。",
@@ -133,7 +134,7 @@ def test_prompts_come_from_a_file_or_from_standard_input(gpt: Path, tmp_path: Pa
 def test_a_prompt_that_does_not_fit_is_named_by_its_number_among_all(
     gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("masquerade.decoding.commands.TOGETHER", 2)
+    monkeypatch.setattr("masquerade.cli.writing.TOGETHER", 2)
     (tmp_path / "prompts.txt").write_text("北京\n的\n首都\n" + "北京" * 30, encoding="utf-8")
     words = ["generate", "-m", gpt, "--max-new", 5, "--in", tmp_path / "prompts.txt"]
     monkeypatch.setattr(sys, "argv", ["masquerade", *map(str, words)])
@@ -278,7 +279,7 @@ def test_a_vocabulary_is_cut_to_the_texts(gpt: Path, tmp_path: Path) -> None:
     texts = ["--texts", tmp_path / "one.txt", "--texts", tmp_path / "two.txt"]
     printed = run("keep", "--model", gpt, *texts, "--out", out)
     smaller = load(out)
-    assert smaller.tokenizer is not None
+    assert smaller.has_tokenizer
     assert len(smaller.tokenizer) == smaller.spec.vocab == 5 + 4
     assert smaller.tokenizer.decode(smaller.tokenizer.encode("北京首都")) == "北京首都"
     counts = [f"{sum(weight.numel() for weight in load(each).parameters()):,}" for each in (gpt, out)]

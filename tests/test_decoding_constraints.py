@@ -12,12 +12,12 @@ from torch.nn import functional as F
 
 from masquerade import Model, Spec, build
 from masquerade.decoding.constraints import END, SpanOf, TokenSet, Trie
-from masquerade.decoding.frames import Continue, Decode, Frame, Prefix
-from masquerade.decoding.generate import Written, generate
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.masks import causal
 from masquerade.text.training import train_tokenizer
+from masquerade.writing.generate import Written, generate
+from masquerade.writing.prompts import Continue, Decode, Frame, Prefix
 
 VOCAB, SEP = 14, 3
 SMALL: dict[str, Any] = {"vocab": VOCAB, "width": 16, "layers": 1, "heads": 2, "feedforward": 16, "init_std": 0.6}

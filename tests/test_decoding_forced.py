@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from writers import CONFIGS, END, VOCAB, reference_texts, writer
 
-from masquerade.decoding.generate import generate
+from masquerade.writing.generate import generate
 
 
 @pytest.mark.parametrize("kind", ["bart", "pegasus"])

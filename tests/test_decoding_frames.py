@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from masquerade import Cache, Layout, Model, Spec, build
-from masquerade.decoding.blanks import fill_blanks
-from masquerade.decoding.frames import NAMES, Blank, Continue, Decode, Frame, Prefix, frame_for
-from masquerade.decoding.generate import Written, generate
-from masquerade.decoding.page import Page
+from masquerade.decoding.canvas import Page
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.families.own import mass, palm
 from masquerade.layout import FIELDS, Kind, batch, join, visible
 from masquerade.masks import bidirectional, causal, infill, prefix, two_stream
 from masquerade.text.training import train_tokenizer
+from masquerade.writing.blanks import fill_blanks
+from masquerade.writing.generate import Written, generate
+from masquerade.writing.prompts import NAMES, Blank, Continue, Decode, Frame, Prefix, frame_for
 
 SMALL: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "feedforward": 24, "longest": 40, "init_std": 0.7}
 SPECS: dict[str, Spec] = {

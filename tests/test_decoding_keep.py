@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from parity import randomised
 
 from masquerade import Model, Spec, build, load, save
+from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.decoding.constraints import TokenSet
-from masquerade.decoding.generate import generate
-from masquerade.decoding.keep import keep_tokens
 from masquerade.errors import MasqueradeError
-from masquerade.text.keep import cut, occurring
+from masquerade.text.subset import cut, occurring
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import KINDS, train_tokenizer
+from masquerade.writing.generate import generate
 
 TEXTS = [
     "北京是中国的首都，也是一座历史名城。",
@@ -107,7 +107,7 @@ def test_the_scores_of_kept_tokens_are_what_they_were(kind: str, tied: bool, tmp
     again = load(tmp_path / "cut")
     assert again.spec == smaller.spec
     assert again.spec.vocab == len(old) < whole.spec.vocab
-    assert smaller.tokenizer is not None
+    assert smaller.has_tokenizer
     new = torch.tensor([smaller.tokenizer.encode(TEXTS[0], specials=True)])
     before = torch.tensor(old)[new]
     extra = [{"decoder_input_ids": ids[:, :5]} if kind == "t5" else {} for ids in (before, new)]

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from masquerade import Layout, Model, Spec, build
 from masquerade.decoding.constraints import TokenSet
-from masquerade.decoding.fill import fill, fill_by
-from masquerade.decoding.frames import Cloze, Continue, Frame, Prefix, frame_for
-from masquerade.decoding.generate import Written, generate
 from masquerade.decoding.lengths import Predicted, same_for_all
-from masquerade.decoding.trace import steps
+from masquerade.drawing.steps import steps
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.layout import FIELDS, Kind, join
 from masquerade.masks import bidirectional, blocks, prefix
 from masquerade.text.training import train_tokenizer
+from masquerade.writing.fill import fill, fill_by
+from masquerade.writing.generate import Written, generate
+from masquerade.writing.prompts import Cloze, Continue, Frame, Prefix, frame_for
 
 SMALL: dict[str, Any] = {"vocab": 50, "width": 16, "layers": 2, "heads": 2, "feedforward": 24, "longest": 40}
 SPECS: dict[str, Spec] = {

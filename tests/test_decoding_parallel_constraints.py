@@ -14,12 +14,12 @@ from torch import Tensor
 
 from masquerade import Model, Spec, build
 from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
-from masquerade.decoding.frames import Frame, Prefix
-from masquerade.decoding.generate import Written, generate
 from masquerade.decoding.loop import Desk, Job
 from masquerade.decoding.strings import best_strings, variations
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
+from masquerade.writing.generate import Written, generate
+from masquerade.writing.prompts import Frame, Prefix
 
 VOCAB, SEP, MASK = 14, 3, 4
 FRAME: Frame = Prefix(2, SEP, MASK)

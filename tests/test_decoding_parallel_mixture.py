@@ -12,12 +12,12 @@ from torch import Tensor
 
 from masquerade import Layout, Model
 from masquerade.decoding.constraints import SpanOf
-from masquerade.decoding.generate import generate, stream
 from masquerade.decoding.mixture import linear, mixed
-from masquerade.decoding.parallel import Diffusion, MaskPredict, Parallel
-from masquerade.decoding.trace import steps
+from masquerade.decoding.plans import Diffusion, MaskPredict, Parallel
+from masquerade.drawing.steps import steps
 from masquerade.errors import MasqueradeError
 from masquerade.masks import causal, prefix
+from masquerade.writing.generate import generate, stream
 
 FRAMES = [("bert", None), ("bert", "continue"), ("unilm", None), ("unilm", "continue"), ("nezha", None)]
 

@@ -24,11 +24,11 @@ from test_decoding_parallel import (
 )
 from torch.nn import functional as F
 
-from masquerade.decoding.generate import generate, stream
 from masquerade.decoding.lengths import LengthHead, Predicted, same_for_all
-from masquerade.decoding.trace import steps
+from masquerade.drawing.steps import steps
 from masquerade.layout import batch
 from masquerade.masks import bidirectional
+from masquerade.writing.generate import generate, stream
 
 # How long a text is
 

@@ -20,13 +20,13 @@ from writers import CONFIGS, END, VOCAB, reference_texts, writer
 
 from masquerade import Model, Spec, build
 from masquerade.decoding.autoregressive import Sample
-from masquerade.decoding.generate import METHODS, Rules, Written, generate, stream
+from masquerade.decoding.logits import draw, no_repeat, repetition, temperature, top_k, top_p
 from masquerade.decoding.loop import Commit
-from masquerade.decoding.pick import draw, no_repeat, repetition, temperature, top_k, top_p
-from masquerade.decoding.trace import steps
+from masquerade.drawing.steps import steps
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import train_tokenizer
+from masquerade.writing.generate import METHODS, Rules, Written, generate, stream
 
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [20], [30, 31]]
 

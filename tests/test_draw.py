@@ -17,8 +17,8 @@ from PIL import Image, ImageColor
 from rich.cells import cell_len
 from rich.console import Console
 
-from masquerade import draw
-from masquerade.draw import KINDS, Picture
+from masquerade.drawing import pictures as draw
+from masquerade.drawing.pictures import KINDS, Picture
 from masquerade.errors import MasqueradeError
 
 CHINESE = ["[CLS]", "北", "京", "是", "[MASK]", "[SEP]"]
@@ -256,6 +256,6 @@ def test_a_picture_that_does_not_fit_together_is_refused() -> None:
 
 
 def test_drawing_does_not_import_torch() -> None:
-    code = "import sys, masquerade.draw; sys.exit('torch' in sys.modules)"
+    code = "import sys, masquerade.drawing.pictures; sys.exit('torch' in sys.modules)"
     path = os.pathsep.join(p for p in sys.path if p)
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})

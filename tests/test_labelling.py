@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from masquerade import load, save
-from masquerade.cli import app
-from masquerade.data.rows import shelve
+from masquerade.cli.main import app
+from masquerade.data.packing import first_fit
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier
 from masquerade.labelling.predict import predict
@@ -26,9 +26,9 @@ from masquerade.masks import bidirectional
 from masquerade.nn.model import build
 from masquerade.nn.spec import Spec
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run
 from masquerade.training.recipe import FineTuning
-from masquerade.training.store import Store
 
 WORDS = ["good", "bad", "film", "a", "very", "play", "##ing", "in", "paris", "rome", "anna", "bo", ",", ".",
          "彭", "小", "军", "在", "台", "湾", "北", "京", "工", "作", "。"]  # fmt: skip
@@ -213,7 +213,7 @@ def test_the_best_tags_are_the_best_of_all_that_make_sense(n: int, seed: int) ->
 
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 40))
 def test_shelves_hold_every_sequence_once_and_are_not_overfull(lengths: list[int], row: int) -> None:
-    shelves = shelve(lengths, row)
+    shelves = first_fit(lengths, row)
     assert sorted(index for shelf in shelves for index in shelf) == list(range(len(lengths)))
     for shelf in shelves:
         assert len(shelf) == 1 or sum(lengths[index] for index in shelf) <= row
@@ -364,7 +364,7 @@ def test_records_packed_into_steps_are_each_read_once_an_epoch(encoder: Path, tm
     job = TrainClassifier(recipe(encoder, tmp_path, batch=4, epochs=2))
     job.read(job.begin()[""], tmp_path)
     assert job.steps == 12
-    from masquerade.data.rows import Place
+    from masquerade.data.packing import Place
 
     stream = job.batches(Place())
     for _ in range(2):

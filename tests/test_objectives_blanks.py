@@ -27,10 +27,10 @@ from reading_cases import (
 from torch import Tensor
 
 from masquerade import Layout, Model, Spec, build
+from masquerade.data.rng import rng_for
 from masquerade.errors import LayoutError
 from masquerade.layout import IGNORE, visible
 from masquerade.masks import bidirectional, causal
-from masquerade.objectives.base import chance
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.glm import LongBlank, ShortBlanks
 from masquerade.objectives.masked import MaskedWords
@@ -51,7 +51,7 @@ def model() -> Model:
 def test_unilm_mixes_four_masks() -> None:
     ids, found, cuts = piece(20), [], []
     for seed in range(900):
-        layout = UnifiedWords(TERMS)(ids, chance(5, seed)).layout
+        layout = UnifiedWords(TERMS)(ids, rng_for(5, seed)).layout
         segment = layout.segment.tolist()
         assert len(labelled(layout)) == 3
         if 5 not in segment:
@@ -83,7 +83,7 @@ def test_unilm_masks_in_source_and_target_and_the_end_too() -> None:
     source, ends, targets = 0, 0, 0
     kinds, grams = [], []
     for seed in range(500):
-        layout = UnifiedWords(WORDS)(piece(200), chance(5, seed)).layout
+        layout = UnifiedWords(WORDS)(piece(200), rng_for(5, seed)).layout
         if 5 not in layout.segment:
             continue
         rows = labelled(layout)
@@ -96,7 +96,7 @@ def test_unilm_masks_in_source_and_target_and_the_end_too() -> None:
     assert ends / (len(kinds) / 30) == pytest.approx(30 / 201, abs=0.06)
     assert_shares(kinds, {"mask": 0.8, "drawn": 0.1, "kept": 0.1})
     for seed in range(200):  # few enough that masks hardly ever touch by chance
-        rows = labelled(UnifiedWords(WORDS, rate=0.01)(piece(1000), chance(5, seed)).layout)
+        rows = labelled(UnifiedWords(WORDS, rate=0.01)(piece(1000), rng_for(5, seed)).layout)
         runs = [len(list(run)) for _, run in groupby(enumerate(rows), key=lambda pair: pair[1] - pair[0])]
         grams += runs
     assert_shares(grams, {1: 0.8, 2: 0.1, 3: 0.1}, 0.05)
@@ -104,11 +104,11 @@ def test_unilm_masks_in_source_and_target_and_the_end_too() -> None:
 
 def test_unilm_with_the_segments_of_a_bert_and_with_pieces_too_short_to_cut() -> None:
     seen = {
-        tuple(UnifiedWords(TERMS, own_segments=False)(piece(9), chance(s)).layout.segment.unique().tolist())
+        tuple(UnifiedWords(TERMS, own_segments=False)(piece(9), rng_for(s)).layout.segment.unique().tolist())
         for s in range(40)
     }
     assert seen == {(0,), (0, 1)}
-    assert all(len(UnifiedWords(TERMS)([CLS, 10, SEP], chance(5, seed)).layout) == 3 for seed in range(40))
+    assert all(len(UnifiedWords(TERMS)([CLS, 10, SEP], rng_for(5, seed)).layout) == 3 for seed in range(40))
 
 
 # GLM
@@ -131,7 +131,7 @@ def test_glm_takes_out_poisson_spans_until_enough_is_gone() -> None:
     lengths, last, rising = [], [], 0
     for seed in range(100):
         ids = piece(400, seed)
-        layout = ShortBlanks(TERMS)(ids, chance(5, seed)).layout
+        layout = ShortBlanks(TERMS)(ids, rng_for(5, seed)).layout
         blanks = blanks_of(layout)
         assert refilled(layout) == ids
         sizes = [len(blank) - 1 for blank in blanks]
@@ -151,7 +151,7 @@ def test_glm_takes_out_poisson_spans_until_enough_is_gone() -> None:
 
 def test_glm_writes_blanks_one_after_another() -> None:
     for seed in range(30):
-        layout = ShortBlanks(TERMS, rate=0.4, start=7, end=8)(piece(30), chance(5, seed)).layout
+        layout = ShortBlanks(TERMS, rate=0.4, start=7, end=8)(piece(30), rng_for(5, seed)).layout
         seen, known = visible(layout), int((layout.inner == 0).sum())
         assert labelled(layout) == list(range(known, len(layout)))
         for row in labelled(layout):
@@ -166,7 +166,7 @@ def test_glm_writes_blanks_one_after_another() -> None:
 def test_a_long_blank_is_the_end_of_the_piece() -> None:
     shares = []
     for seed in range(300):
-        layout = LongBlank(TERMS)(ids := piece(40, seed), chance(5, seed)).layout
+        layout = LongBlank(TERMS)(ids := piece(40, seed), rng_for(5, seed)).layout
         (blank,) = blanks_of(layout)
         assert refilled(layout) == ids
         assert (blank.ids[0], blank.label[-1]) == (CLS, SEP)
@@ -175,7 +175,7 @@ def test_a_long_blank_is_the_end_of_the_piece() -> None:
         shares.append((len(blank) - 1) / 40)
     assert (min(shares), max(shares)) == (0.5, 1.0)
     assert np.mean(shares) == pytest.approx(0.75, abs=0.02)
-    inside = LongBlank(TERMS, least=1.0)([CLS, 10, UNK, 11, SEP], chance(0)).layout
+    inside = LongBlank(TERMS, least=1.0)([CLS, 10, UNK, 11, SEP], rng_for(0)).layout
     assert inside.ids.tolist() == [CLS, MASK, SEP, CLS, 10, UNK, 11]
     assert inside.label.tolist() == [IGNORE] * 3 + [10, IGNORE, 11, SEP]
 
@@ -186,14 +186,14 @@ def test_a_long_blank_is_the_end_of_the_piece() -> None:
 def test_masked_diffusion_masks_any_share_and_weighs_it() -> None:
     rates, counted = [], []
     for seed in range(300):
-        example = MaskedDiffusion(TERMS)(piece(100), chance(5, seed))
+        example = MaskedDiffusion(TERMS)(piece(100), rng_for(5, seed))
         assert isinstance(example.weight, float) and example.weight >= 1
         rate = 1 / example.weight
         masked = len(labelled(example.layout))
         assert set(fates(example.layout, labelled(example.layout))) <= {"mask"}
         assert masked / 100 == pytest.approx(rate, abs=0.25)
         rates.append(rate)
-        narrow = MaskedDiffusion(TERMS, rates=(0.3, 0.8))(piece(100), chance(5, seed))
+        narrow = MaskedDiffusion(TERMS, rates=(0.3, 0.8))(piece(100), rng_for(5, seed))
         assert 1 / 0.8 <= narrow.weight < 1 / 0.3
         counted.append(len(labelled(narrow.layout)) * narrow.weight)
     assert np.mean(rates) == pytest.approx(0.5, abs=0.05)
@@ -204,7 +204,7 @@ def test_masked_diffusion_masks_any_share_and_weighs_it() -> None:
 def test_blocks_have_rates_and_weights_of_their_own() -> None:
     rates = []
     for seed in range(40):
-        example = BlockDiffusion(TERMS, size=50)(ids := piece(198, seed), chance(5, seed))
+        example = BlockDiffusion(TERMS, size=50)(ids := piece(198, seed), rng_for(5, seed))
         layout, weight = example.layout, example.weight
         assert isinstance(weight, Tensor) and weight.shape == (400,)
         for block in range(4):
@@ -221,7 +221,7 @@ def test_blocks_have_rates_and_weights_of_their_own() -> None:
 @given(n=st.integers(0, 20), size=st.integers(1, 24), seed=st.integers(0, 99))
 def test_a_noisy_row_sees_the_clean_blocks_before_it_and_its_own_noisy_block(n: int, size: int, seed: int) -> None:
     ids = piece(n)
-    layout = BlockDiffusion(TERMS, size=size)(ids, chance(5, seed)).layout
+    layout = BlockDiffusion(TERMS, size=size)(ids, rng_for(5, seed)).layout
     block = torch.arange(n + 2) // size
     rows = visible(layout)[n + 2 :]
     assert torch.equal(rows[:, : n + 2], block[None] < block[:, None])
@@ -232,7 +232,7 @@ def test_a_noisy_row_sees_the_clean_blocks_before_it_and_its_own_noisy_block(n: 
 
 def test_one_block_for_all_is_masked_diffusion(model: Model) -> None:
     ids = piece(20)
-    layout = BlockDiffusion(TERMS, size=22)(ids, chance(3)).layout
+    layout = BlockDiffusion(TERMS, size=22)(ids, rng_for(3)).layout
     assert labelled(layout)
     with torch.no_grad():
         whole = model.scores(bidirectional(layout.ids[22:]))[0]
@@ -241,7 +241,7 @@ def test_one_block_for_all_is_masked_diffusion(model: Model) -> None:
 
 def test_a_network_for_all_block_sizes_sees_all_of_them() -> None:
     sizes = {
-        int((BlockDiffusion(TERMS, size=None)(piece(6), chance(5, seed)).layout.rank == 0).sum()) // 2
+        int((BlockDiffusion(TERMS, size=None)(piece(6), rng_for(5, seed)).layout.rank == 0).sum()) // 2
         for seed in range(150)
     }
     assert sizes == set(range(1, 9))
@@ -250,4 +250,4 @@ def test_a_network_for_all_block_sizes_sees_all_of_them() -> None:
 
 
 def test_an_example_counts_once_unless_it_says_otherwise() -> None:
-    assert MaskedWords(TERMS)(piece(9), chance(0)).weight == 1.0
+    assert MaskedWords(TERMS)(piece(9), rng_for(0)).weight == 1.0

@@ -23,12 +23,13 @@ from writing_cases import (
     text,
 )
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
-from masquerade.objectives.base import Example, chance
-from masquerade.objectives.pegasus import STRATEGIES, GapSentences, rouge1
-from masquerade.objectives.units import (
+from masquerade.objectives.grouping import (
     sentences,
 )
+from masquerade.objectives.pegasus import STRATEGIES, GapSentences, rouge1
 
 # PEGASUS
 
@@ -101,7 +102,7 @@ def taken(example: Example, parts: list[list[int]]) -> list[int]:
 def test_pegasus_chooses_what_brute_force_chooses(parts: list[list[int]], strategy: str, rate: float) -> None:
     ended = [[*part, 5] for part in parts]
     ids = [CLS, *(word for part in ended for word in part), SEP]
-    example = GapSentences(TERMS, ENDS, GAP, strategy, rate)(ids, chance(0))
+    example = GapSentences(TERMS, ENDS, GAP, strategy, rate)(ids, rng_for(0))
     count = max(1, min(len(parts) - 1, round(rate * len(parts))))
     chosen = brute_choice(parts, count, strategy)
     assert taken(example, ended) == chosen
@@ -131,6 +132,6 @@ def test_pegasus_takes_thirty_percent_of_the_sentences_and_gives_them_back() -> 
         assert int(example.layout.label[-1]) == SEP
     assert set(firsts) == set(range(10))
     assert max(firsts.values()) < 2 * min(firsts.values())
-    assert taken(GapSentences(TERMS, ENDS, GAP, "lead")(ids, chance(0)), parts) == [0, 1, 2]
+    assert taken(GapSentences(TERMS, ENDS, GAP, "lead")(ids, rng_for(0)), parts) == [0, 1, 2]
     with pytest.raises(MasqueradeError, match="No strategy 'best'"):
         GapSentences(TERMS, ENDS, GAP, "best")

@@ -31,10 +31,11 @@ from reading_cases import (
 )
 
 from masquerade import Model, Spec, build
+from masquerade.data.examples import Example
+from masquerade.data.rng import rng_for
 from masquerade.errors import LayoutError
 from masquerade.layout import FIELDS, IGNORE, Kind, visible
 from masquerade.masks import bidirectional, causal
-from masquerade.objectives.base import Example, chance
 from masquerade.objectives.electra import GeneratorWords, replaced
 from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.next_token import NextToken, PreviousToken
@@ -59,14 +60,14 @@ def test_the_word_to_predict_does_not_move_the_row_that_predicts_it(name: str, m
     make, asked, shown, moved = MAKERS[name], 0, 0, 0
     for seed in range(12):
         ids = piece(14, seed)
-        before = make(ids, chance(5, seed)).layout
+        before = make(ids, rng_for(5, seed)).layout
         with torch.no_grad():
             scores = model.scores(before)[0]
         for index in range(1, 15):
             low, high = (50, 60) if ids[index] >= 50 else (5, 50)
             changed = [*ids]
             changed[index] = low + (ids[index] - low + 1 + seed) % (high - low)
-            after = make(changed, chance(5, seed)).layout
+            after = make(changed, rng_for(5, seed)).layout
             assert all(same(getattr(before, f), getattr(after, f)) for f in FIELDS if f not in ("ids", "label"))
             rows = (before.label != after.label).nonzero().squeeze(-1)
             assert before.label[rows].tolist() == [ids[index]] * len(rows)
@@ -86,10 +87,10 @@ def test_the_word_to_predict_does_not_move_the_row_that_predicts_it(name: str, m
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_same_chance_makes_the_same_example(name: str) -> None:
     ids, make = piece(30), MAKERS[name]
-    first = make(ids, chance(7, 3))
-    make(ids[:9], chance(7, 3))
+    first = make(ids, rng_for(7, 3))
+    make(ids[:9], rng_for(7, 3))
     torch.rand(3)
-    again, elsewhere = make(ids, chance(7, 3)), make(ids, chance(7, 4))
+    again, elsewhere = make(ids, rng_for(7, 3)), make(ids, rng_for(7, 4))
     for field in dataclasses.fields(Example):
         assert same(getattr(first, field.name), getattr(again, field.name)), field.name
     assert not same(first.layout.label, elsewhere.layout.label) or not same(first.layout.rank, elsewhere.layout.rank)
@@ -106,7 +107,7 @@ def test_special_tokens_are_never_predicted_and_labels_are_the_original_words(
     ids = [CLS, *words, SEP] if around else words
     some = any(number not in TERMS.specials for number in ids)
     for name, make in MAKERS.items():
-        layout = make(ids, chance(5, seed)).layout
+        layout = make(ids, rng_for(5, seed)).layout
         rows = labelled(layout)
         special = [row for row in rows if int(layout.label[row]) in TERMS.specials]
         if name.startswith("glm"):
@@ -119,9 +120,9 @@ def test_special_tokens_are_never_predicted_and_labels_are_the_original_words(
         if some and name not in ("diffusion", "block 1", "block 4", "block any", "span"):
             assert rows
     for make in CLOZE.values():
-        assert restored(make(ids, chance(5, seed)).layout) == ids
+        assert restored(make(ids, rng_for(5, seed)).layout) == ids
     for name in ("xlnet", "mpnet", "mpnet, noisy", "block 1", "block any"):
-        layout = MAKERS[name](ids, chance(5, seed)).layout
+        layout = MAKERS[name](ids, rng_for(5, seed)).layout
         assert layout.ids[: len(ids)].tolist() == ids
         assert layout.label[: len(ids)].tolist() == [IGNORE] * len(ids)
         for row in labelled(layout):
@@ -134,12 +135,12 @@ def test_special_tokens_are_never_predicted_and_labels_are_the_original_words(
 @pytest.mark.parametrize(("objective", "step"), [(NextToken(), 1), (PreviousToken(), -1)])
 def test_a_token_predicts_its_neighbour_and_has_not_seen_it(objective: Make, step: int, model: Model) -> None:
     ids = piece(10)
-    layout = objective(ids, chance(0)).layout
+    layout = objective(ids, rng_for(0)).layout
     for index, label in enumerate(layout.label.tolist()):
         ahead = index + step
         assert label == (ids[ahead] if 0 <= ahead < len(ids) else IGNORE)
         if label != IGNORE:
-            other = objective([*ids[:ahead], (label + 1) % 60, *ids[ahead + 1 :]], chance(0)).layout
+            other = objective([*ids[:ahead], (label + 1) % 60, *ids[ahead + 1 :]], rng_for(0)).layout
             with torch.no_grad():
                 assert torch.equal(model.scores(layout)[0, index], model.scores(other)[0, index])
 
@@ -147,7 +148,7 @@ def test_a_token_predicts_its_neighbour_and_has_not_seen_it(objective: Make, ste
 def test_bert_masks_fifteen_percent_eight_to_one_to_one() -> None:
     shown: list[str] = []
     for seed in range(200):
-        layout = MaskedWords(TERMS)(piece(100, seed), chance(1, seed)).layout
+        layout = MaskedWords(TERMS)(piece(100, seed), rng_for(1, seed)).layout
         rows = labelled(layout)
         assert len(rows) == 15
         shown += fates(layout, rows)
@@ -157,7 +158,7 @@ def test_bert_masks_fifteen_percent_eight_to_one_to_one() -> None:
 def test_whole_words_are_masked_whole_and_reach_the_share() -> None:
     for seed in range(50):
         ids = piece(100, seed)
-        chosen = set(labelled(MaskedWords(TERMS, units=TERMS.words)(ids, chance(1, seed)).layout))
+        chosen = set(labelled(MaskedWords(TERMS, units=TERMS.words)(ids, rng_for(1, seed)).layout))
         assert all(set(word) <= chosen or not set(word) & chosen for word in TERMS.words(ids))
         assert 12 <= len(chosen) <= 15
 
@@ -175,7 +176,7 @@ def test_spans_are_geometric_share_their_fate_and_cover_their_share() -> None:
     lengths, kinds = [], []
     for seed in range(40):
         ids = piece(2000, seed)
-        layout, spans = (example := MaskedSpans(WORDS)(ids, chance(5, seed))).layout, spans_of(example)
+        layout, spans = (example := MaskedSpans(WORDS)(ids, rng_for(5, seed))).layout, spans_of(example)
         assert sum(map(len, spans)) == 300
         assert restored(layout) == ids
         lengths += [len(span) for span in spans]
@@ -196,7 +197,7 @@ def test_spans_are_whole_words_between_two_tokens_that_are_shown(
     words: list[int], around: bool, seed: int, rate: float
 ) -> None:
     ids = [CLS, *words, SEP] if around else words
-    example = MaskedSpans(TERMS, rate=rate)(ids, chance(5, seed))
+    example = MaskedSpans(TERMS, rate=rate)(ids, rng_for(5, seed))
     chosen = labelled(example.layout)
     assert all(set(word) <= set(chosen) or not set(word) & set(chosen) for word in TERMS.words(ids))
     assert example.spans is not None and example.spans.shape == (len(chosen), 3)
@@ -213,7 +214,7 @@ def test_spans_are_whole_words_between_two_tokens_that_are_shown(
 
 def test_spans_can_be_counted_in_words_of_a_segmenter_and_places_are_clipped() -> None:
     ids = piece(60)
-    example = MaskedSpans(WORDS, rate=0.4, units=lambda ids: [list(range(10, 40))])(ids, chance(0))
+    example = MaskedSpans(WORDS, rate=0.4, units=lambda ids: [list(range(10, 40))])(ids, rng_for(0))
     assert labelled(example.layout) == list(range(10, 40))
     assert example.spans is not None
     assert example.spans[:, 2].tolist() == [*range(20), *[19] * 10]
@@ -226,7 +227,7 @@ def test_half_of_the_next_sentences_come_from_elsewhere() -> None:
     a, b, other = [11, 12, 13, 14], [21, 22, 23], [31, 32, 33, 34, 35]
     found = []
     for seed in range(400):
-        example = NextSentence(TERMS)(a, b, other, chance(5, seed))
+        example = NextSentence(TERMS)(a, b, other, rng_for(5, seed))
         second = other if example.verdict else b
         assert restored(example.layout) == [CLS, *a, SEP, *second, SEP]
         assert example.layout.segment.tolist() == [0] * 6 + [1] * (len(second) + 1)
@@ -240,7 +241,7 @@ def test_half_of_the_sentences_change_places() -> None:
     a, b = [11, 12, 13, 14], [21, 22, 23]
     found = []
     for seed in range(400):
-        example = SentenceOrder(TERMS, MaskedSpans(TERMS))(a, b, OTHER, chance(5, seed))
+        example = SentenceOrder(TERMS, MaskedSpans(TERMS))(a, b, OTHER, rng_for(5, seed))
         one, two = (b, a) if example.verdict else (a, b)
         assert restored(example.layout) == [CLS, *one, SEP, *two, SEP]
         assert example.layout.segment.tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1)
@@ -252,7 +253,7 @@ def test_half_of_the_sentences_change_places() -> None:
 def test_words_of_pairs_are_masked_as_berts_are() -> None:
     kinds = []
     for seed in range(100):
-        layout = NextSentence(TERMS)(piece(60)[1:-1], piece(60, 1)[1:-1], piece(60, 2)[1:-1], chance(5, seed)).layout
+        layout = NextSentence(TERMS)(piece(60)[1:-1], piece(60, 1)[1:-1], piece(60, 2)[1:-1], rng_for(5, seed)).layout
         kinds += fates(layout, rows := labelled(layout))
         assert len(rows) == 18
     assert_shares(kinds, {"mask": 0.8, "drawn": 0.1, "kept": 0.1})
@@ -263,17 +264,17 @@ def test_words_of_pairs_are_masked_as_berts_are() -> None:
 
 def test_the_generator_sees_nothing_but_masks() -> None:
     for seed in range(50):
-        layout = GeneratorWords(TERMS)(piece(100), chance(5, seed)).layout
+        layout = GeneratorWords(TERMS)(piece(100), rng_for(5, seed)).layout
         assert set(fates(layout, labelled(layout))) == {"mask"}
         assert len(labelled(layout)) == 15
         assert bool(visible(layout).all())
-    whole = labelled(GeneratorWords(TERMS, units=TERMS.words)(ids := piece(100), chance(0)).layout)
+    whole = labelled(GeneratorWords(TERMS, units=TERMS.words)(ids := piece(100), rng_for(0)).layout)
     assert all(set(word) <= set(whole) or not set(word) & set(whole) for word in TERMS.words(ids))
 
 
 def test_the_discriminator_is_asked_which_words_were_replaced() -> None:
     ids = [CLS, 10, 11, UNK, 12, 13, 14, SEP]
-    layout = GeneratorWords(TERMS, rate=0.6)(ids, chance(0)).layout
+    layout = GeneratorWords(TERMS, rate=0.6)(ids, rng_for(0)).layout
     places = labelled(layout)
     assert len(places) == 3
     sampled = torch.tensor([ids[places[0]], 40, 41])  # right, wrong, wrong
@@ -295,7 +296,7 @@ def test_xlnet_predicts_the_last_sixth_of_any_order_from_what_came_before() -> N
     ids = [CLS, *range(10, 22), SEP, *range(22, 34), SEP]
     counts = np.zeros(len(ids))
     for seed in range(200):
-        layout = PermutedWords(TERMS)(ids, chance(5, seed)).layout
+        layout = PermutedWords(TERMS)(ids, rng_for(5, seed)).layout
         n, rows, seen = len(ids), labelled(layout), visible(layout)
         assert rows == list(range(n, n + 4))  # 24 / 6
         order = layout.rank[:n].argsort().tolist()
@@ -331,7 +332,7 @@ def test_xlnet_in_reading_order_is_gpt(model: Model) -> None:
 def test_mpnet_predicts_as_many_words_as_bert_and_always_sees_every_position() -> None:
     ids = piece(40)
     for seed in range(100):
-        layout = MaskedPermutedWords(TERMS)(ids, chance(5, seed)).layout
+        layout = MaskedPermutedWords(TERMS)(ids, rng_for(5, seed)).layout
         n, rows, seen = len(ids), labelled(layout), visible(layout)
         assert rows == list(range(n + 6, n + 12))
         assert set(layout.ids[n:].tolist()) == {MASK}
@@ -346,8 +347,8 @@ def test_mpnet_predicts_as_many_words_as_bert_and_always_sees_every_position() -
 def test_mpnets_noise_is_shown_by_masks_and_queries_alike() -> None:
     kinds = []
     for seed in range(200):
-        layout = MaskedPermutedWords(TERMS, noisy=True)(piece(100), chance(5, seed)).layout
-        plain = MaskedPermutedWords(TERMS)(piece(100), chance(5, seed)).layout
+        layout = MaskedPermutedWords(TERMS, noisy=True)(piece(100), rng_for(5, seed)).layout
+        plain = MaskedPermutedWords(TERMS)(piece(100), rng_for(5, seed)).layout
         assert layout.ids[102:117].tolist() == layout.ids[117:].tolist()
         assert all(same(getattr(layout, name), getattr(plain, name)) for name in FIELDS if name != "ids")
         kinds += fates(layout, labelled(layout))
@@ -356,11 +357,11 @@ def test_mpnets_noise_is_shown_by_masks_and_queries_alike() -> None:
 
 def test_mpnet_can_predict_whole_words() -> None:
     ids = piece(60)
-    chosen = set(MaskedPermutedWords(TERMS, units=TERMS.words)(ids, chance(0)).layout.position[62:].tolist())
+    chosen = set(MaskedPermutedWords(TERMS, units=TERMS.words)(ids, rng_for(0)).layout.position[62:].tolist())
     assert all(set(word) <= chosen or not set(word) & chosen for word in TERMS.words(ids))
 
 
 def test_mpnet_with_nothing_to_predict_is_bidirectional() -> None:
     ids = piece(12)
     for noisy in (False, True):
-        assert same(MaskedPermutedWords(TERMS, rate=0, noisy=noisy)(ids, chance(0)).layout, bidirectional(ids))
+        assert same(MaskedPermutedWords(TERMS, rate=0, noisy=noisy)(ids, rng_for(0)).layout, bidirectional(ids))

@@ -22,18 +22,14 @@ from writing_cases import (
     samples,
 )
 
+from masquerade.data.rng import PieceRng, dynamic_masks, rng_for, static_masks
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
 from masquerade.objectives.bart import (
     Denoise,
 )
-from masquerade.objectives.base import Terms, chance
-from masquerade.objectives.masked import MaskedWords
-from masquerade.objectives.pegasus import GapSentences
-from masquerade.objectives.salient import Salient, dates_and_numbers, names
-from masquerade.objectives.static import Dynamic, Static
-from masquerade.objectives.units import (
+from masquerade.objectives.grouping import (
     MaskedNgrams,
     chinese_words,
     entity_units,
@@ -41,7 +37,11 @@ from masquerade.objectives.units import (
     ngrams,
     sentence_ends,
 )
+from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.pegasus import GapSentences
+from masquerade.objectives.salient import Salient, dates_and_numbers, names
 from masquerade.text.tokenizer import Tokenizer, word_pieces
+from masquerade.text.vocabulary import Vocabulary
 
 # Salient spans and groupings, over a small vocabulary in English and Chinese
 
@@ -109,14 +109,14 @@ def test_names_are_runs_of_capitals(tokenizer: Tokenizer, sentence: str, expecte
 
 
 def test_one_salient_span_is_masked_as_a_whole(tokenizer: Tokenizer) -> None:
-    terms, find = Terms.of(tokenizer), dates_and_numbers(tokenizer)
+    vocabulary, find = Vocabulary.of(tokenizer), dates_and_numbers(tokenizer)
     ids = tokenizer.encode("他生于1998年3月5日，12人在北京大学。", specials=True)
     spans = find(ids)
     seen = Counter[int]()
-    for example in samples(Salient(terms, find), ids, 200):
+    for example in samples(Salient(vocabulary, find), ids, 200):
         chosen = [index for index, label in enumerate(example.layout.label.tolist()) if label != IGNORE]
         seen[spans.index(chosen)] += 1
-        assert all(int(example.layout.ids[index]) == terms.mask for index in chosen)
+        assert all(int(example.layout.ids[index]) == vocabulary.mask for index in chosen)
         restored = torch.where(example.layout.label == IGNORE, example.layout.ids, example.layout.label)
         assert restored.tolist() == ids
     assert len(seen) == 2
@@ -124,12 +124,12 @@ def test_one_salient_span_is_masked_as_a_whole(tokenizer: Tokenizer) -> None:
 
 
 def test_where_nothing_is_salient_one_whole_word_is_masked(tokenizer: Tokenizer) -> None:
-    terms = Terms.of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     ids = tokenizer.encode("the playing was born", specials=True)
     found = set()
-    for example in samples(Salient(terms, names(tokenizer)), ids, 60):
+    for example in samples(Salient(vocabulary, names(tokenizer)), ids, 60):
         found.add(tuple(labels_of(example.layout)))
-    assert found == {tuple(ids[index] for index in word) for word in terms.words(ids)}
+    assert found == {tuple(ids[index] for index in word) for word in vocabulary.words(ids)}
 
 
 def test_chinese_words_are_those_of_the_segmenter(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +149,9 @@ def test_chinese_words_are_those_of_the_segmenter(tokenizer: Tokenizer, monkeypa
     tokens = tokenizer.tokens(ids)
     spelled = ["".join(tokens[index] for index in unit) for unit in grouped]
     assert " ".join(spelled) == "他 在 北京 大学 play##ing ， 生 于 1998 年 北 京 ， 上海"
-    assert sorted(index for unit in grouped for index in unit) == Terms.of(tokenizer).maskable(ids)
+    assert sorted(index for unit in grouped for index in unit) == Vocabulary.of(tokenizer).maskable(ids)
     letters = chinese_words(tokenizer, list)(ids)  # a token that is cut apart is in one unit still
-    assert letters == [[index] for index in Terms.of(tokenizer).maskable(ids)]
+    assert letters == [[index] for index in Vocabulary.of(tokenizer).maskable(ids)]
     monkeypatch.setitem(sys.modules, "jieba", SimpleNamespace(cut=cut))
     assert jieba_words(tokenizer)(ids) == grouped
     monkeypatch.setitem(sys.modules, "jieba", None)
@@ -160,38 +160,38 @@ def test_chinese_words_are_those_of_the_segmenter(tokenizer: Tokenizer, monkeypa
 
 
 def test_the_longest_entity_is_one_unit(tokenizer: Tokenizer) -> None:
-    terms = Terms.of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     names_known = ["北京", "北京大学", "Jean Paul", "play", "王王王", "Zanzibar"]
     sentence = "他在北京大学，北京，Jean Paul playing"
     assert phrases(tokenizer, entity_units(tokenizer, names_known), sentence) == [
         "他", "在", "北 京 大 学", "，", "北 京", "，", "Jean Paul", "play", "##ing",
     ]  # fmt: skip
-    words = entity_units(tokenizer, names_known, rest=terms.words)
+    words = entity_units(tokenizer, names_known, rest=vocabulary.words)
     assert phrases(tokenizer, words, sentence)[-1] == "play ##ing"
     ids = tokenizer.encode(sentence, specials=True)
-    for example in samples(MaskedWords(terms, units=words), ids, 40):
+    for example in samples(MaskedWords(vocabulary, units=words), ids, 40):
         chosen = [label != IGNORE for label in example.layout.label.tolist()]
         assert all(len({chosen[index] for index in unit}) == 1 for unit in words(ids))
 
 
 def test_sentence_ends_are_found_in_the_vocabulary(tokenizer: Tokenizer) -> None:
     assert sorted(tokenizer.tokens(sorted(sentence_ends(tokenizer)))) == [".", "。"]
-    terms = Terms.of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     ids = tokenizer.encode("他在北京。北京在上海。王小人。上海北京。", specials=True)
-    objective = GapSentences(terms, sentence_ends(tokenizer), gap=terms.mask, strategy="ind-uniq")
+    objective = GapSentences(vocabulary, sentence_ends(tokenizer), gap=vocabulary.mask, strategy="ind-uniq")
     parts = ["他在北京。", "北京在上海。", "王小人。", "上海北京。"]
     choice = brute_choice([tokenizer.encode(part)[:-1] for part in parts], 1, "ind-uniq")
     assert choice == [1]
-    assert tokenizer.decode(objective(ids, chance(0)).layout.label.tolist()) == parts[1]
+    assert tokenizer.decode(objective(ids, rng_for(0)).layout.label.tolist()) == parts[1]
 
 
 def test_ngrams_have_the_weights_of_albert_and_stop_at_special_tokens() -> None:
     words = TERMS.words(LONG)
-    lengths = Counter(len(unit) for number in range(40) for unit in ngrams(words, (1, 1 / 2, 1 / 3), chance(number)))
+    lengths = Counter(len(unit) for number in range(40) for unit in ngrams(words, (1, 1 / 2, 1 / 3), rng_for(number)))
     for length in (1, 2, 3):
         assert abs(lengths[length] / lengths.total() - (1 / length) / (11 / 6)) < 0.02
     for number in range(20):
-        units = ngrams(TERMS.words(HOLED), (0, 0, 1), chance(number))
+        units = ngrams(TERMS.words(HOLED), (0, 0, 1), rng_for(number))
         assert [len(unit) for unit in units] == [2, 3, 1, 3, 3]
     made = [len(labels_of(example.layout)) for example in samples(MaskedNgrams(TERMS), LONG, 20)]
     assert min(made) >= 58
@@ -204,23 +204,23 @@ def test_ngrams_have_the_weights_of_albert_and_stop_at_special_tokens() -> None:
 def test_static_masks_come_back_and_dynamic_ones_do_not() -> None:
     objective = MaskedWords(TERMS)
 
-    def masks(chances: Static | Dynamic, epochs: int, document: int = 3) -> list[tuple[int, ...]]:
+    def masks(chances: PieceRng, epochs: int, document: int = 3) -> list[tuple[int, ...]]:
         return [tuple(objective(LONG, chances(epoch, document)).layout.ids.tolist()) for epoch in range(epochs)]
 
-    static, dynamic = masks(Static(1), 40), masks(Dynamic(1), 40)
+    static, dynamic = masks(static_masks(1), 40), masks(dynamic_masks(1), 40)
     assert len(set(static)) == 10
     assert set(Counter(static).values()) == {4}  # BERT's forty epochs over ten copies
     assert static[:10] == static[30:]
     assert len(set(dynamic)) == 40
-    assert masks(Static(1, copies=40), 40) == dynamic
-    assert len(set(masks(Static(1, copies=1), 5))) == 1
-    assert not set(static) & set(masks(Static(1), 10, document=4))
-    assert not set(static) & set(masks(Static(2), 10))
-    with pytest.raises(MasqueradeError, match="make one copy or more"):
-        Static(1, copies=0)
+    assert masks(static_masks(1, copies=40), 40) == dynamic
+    assert len(set(masks(static_masks(1, copies=1), 5))) == 1
+    assert not set(static) & set(masks(static_masks(1), 10, document=4))
+    assert not set(static) & set(masks(static_masks(2), 10))
+    with pytest.raises(MasqueradeError, match="use 1 copy or more"):
+        static_masks(1, copies=0)
 
 
 def test_any_objective_takes_its_chance_from_either() -> None:
     for objective in EVERY.values():
-        assert same(objective(TALE, Static(5)(12, 8)).layout, objective(TALE, Dynamic(5)(2, 8)).layout)
-    assert same(bidirectional(TALE), Denoise(TERMS, ())(TALE, Static(5)(0, 0)).source)
+        assert same(objective(TALE, static_masks(5)(12, 8)).layout, objective(TALE, dynamic_masks(5)(2, 8)).layout)
+    assert same(bidirectional(TALE), Denoise(TERMS, ())(TALE, static_masks(5)(0, 0)).source)

@@ -39,6 +39,8 @@ from writing_cases import (
 )
 
 from masquerade import Model, Spec, build
+from masquerade.data.examples import Example
+from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.layout import IGNORE, visible
@@ -53,7 +55,6 @@ from masquerade.objectives.bart import (
     rotate,
     written,
 )
-from masquerade.objectives.base import Example, chance
 from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.mass import Mass
 from masquerade.objectives.palm import Palm
@@ -66,7 +67,7 @@ from masquerade.objectives.t5 import SpanCorruption, runs, segments
 @pytest.mark.parametrize("name", EVERY)
 def test_the_same_chance_gives_the_same_example(name: str) -> None:
     ids = text(80, every=4)
-    first, again = (EVERY[name](ids, chance(3, 1, 4)) for _ in range(2))
+    first, again = (EVERY[name](ids, rng_for(3, 1, 4)) for _ in range(2))
     assert same(first.layout, again.layout)
     assert same(first.source, again.source)
     made = samples(EVERY[name], ids, 20)
@@ -127,13 +128,13 @@ def test_a_word_cannot_be_seen_by_the_row_that_predicts_it(name: str) -> None:
     model = network(pair=name in PAIRS)
     hidden = shown = 0
     for seed in range(3 if name in PAIRS else 8):
-        example = objective(TALE, chance(11, seed))
+        example = objective(TALE, rng_for(11, seed))
         before = scores(model, example)
         for row, word in enumerate(example.layout.label.tolist()):
             if word == IGNORE or word in TERMS.specials | ENDS:
                 continue
             changed = [599 if number == word else number for number in TALE]
-            other = objective(changed, chance(11, seed))
+            other = objective(changed, rng_for(11, seed))
             assert int(other.layout.label[row]) == 599
             moved = (scores(model, other)[row] - before[row]).abs().max()
             if word in read(example):  # by design: not masked, or only moved
@@ -209,7 +210,7 @@ def test_a_fragment_of_one_word_is_the_case_of_bert() -> None:
 
 
 def test_a_fragment_of_all_words_is_the_case_of_gpt() -> None:
-    example = Mass(TERMS, share=1.0, only_masks=True)(SHORT, chance(1))
+    example = Mass(TERMS, share=1.0, only_masks=True)(SHORT, rng_for(1))
     assert source_of(example) == [CLS, *[MASK] * 24, SEP]  # the encoder has no word to tell
     words = SHORT[1:-1]
     same_as = causal([MASK, *words[:-1]]).replace(label=words)
@@ -241,7 +242,7 @@ def test_t5_loses_an_exact_number_of_words_in_an_exact_number_of_spans(
     words: int, rate: float, mean: float, seed: int
 ) -> None:
     ids, objective = text(words), SpanCorruption(TERMS, SENTINELS, rate, mean)
-    example = objective(ids, chance(seed))
+    example = objective(ids, rng_for(seed))
     source, target = source_of(example), example.layout.label.tolist()
     lost, spans = objective.amounts(words)
     if words > 6:
@@ -267,7 +268,7 @@ def test_t5_spans_are_three_words_long_and_cut_in_every_way_alike() -> None:
     assert sum(length * count for length, count in lengths.items()) == 3 * lengths.total()  # 60 words in 20 spans
     first = math.comb(58, 18) / math.comb(59, 19)  # of all cuts of 60 into 20, those whose first piece is one
     assert abs(lengths[1] / lengths.total() - first) < 0.03
-    ways = Counter(tuple(segments(5, 3, chance(5, number))) for number in range(600))
+    ways = Counter(tuple(segments(5, 3, rng_for(5, number))) for number in range(600))
     assert set(ways) == {way for way in ((a, b, 5 - a - b) for a in (1, 2, 3) for b in (1, 2, 3)) if way[2] > 0}
     assert min(ways.values()) > 70
 
@@ -280,7 +281,7 @@ def test_t5_cuts_a_span_at_a_special_token_inside_of_it() -> None:
 
 def test_t5_says_when_sentinels_run_out() -> None:
     with pytest.raises(MasqueradeError, match="needs 21 sentinels, but there are 20"):
-        SpanCorruption(TERMS, SENTINELS[:20])(LONG, chance(0))
+        SpanCorruption(TERMS, SENTINELS[:20])(LONG, rng_for(0))
 
 
 @settings(derandomize=True, deadline=None)
@@ -303,12 +304,12 @@ def test_the_target_of_bart_is_the_clean_text(name: str, ids: list[int]) -> None
         assert example.layout.ids.tolist() == [SEP, *clean[:-1]]
         silent = {CLS, UNK}
         assert example.layout.label.tolist() == [IGNORE if number in silent else number for number in clean]
-    assert Denoise(TERMS, (), start=9)(ids, chance(0)).layout.ids[0] == 9
-    assert source_of(Denoise(TERMS, ())(ids, chance(0))) == ids
+    assert Denoise(TERMS, (), start=9)(ids, rng_for(0)).layout.ids[0] == 9
+    assert source_of(Denoise(TERMS, ())(ids, rng_for(0))) == ids
 
 
 def noisy(noise: Noise, ids: Sequence[int], count: int) -> list[list[int]]:
-    return [noise(ids, TERMS, chance(9, number)) for number in range(count)]
+    return [noise(ids, TERMS, rng_for(9, number)) for number in range(count)]
 
 
 def test_bart_masks_and_deletes_its_share_of_the_words_alike() -> None:
@@ -355,7 +356,7 @@ def test_bart_infills_spans_of_poisson_lengths_until_the_share_is_covered() -> N
         poisson = math.exp(-3) * 3**length / math.factorial(length)
         assert abs(single[length] / single.total() - poisson) < 0.02
     with pytest.raises(MasqueradeError, match="give a mean above 0"):
-        infill_text(LONG, TERMS, chance(0), mean=0)
+        infill_text(LONG, TERMS, rng_for(0), mean=0)
 
 
 def test_infilling_keeps_special_tokens_inside_of_a_span() -> None:
@@ -370,7 +371,7 @@ def test_bart_permutes_whole_sentences() -> None:
     parts = [(50, 51, 5), (52, 6, 6), (53, 54)]
     assert len(orders) == 6
     assert {frozenset(parts)} == {frozenset(part for part in parts if _holds(order, part)) for order in orders}
-    assert permute_sentences([CLS, SEP], TERMS, chance(0), ends=ENDS) == [CLS, SEP]
+    assert permute_sentences([CLS, SEP], TERMS, rng_for(0), ends=ENDS) == [CLS, SEP]
 
 
 def _holds(order: tuple[int, ...], part: tuple[int, ...]) -> bool:
@@ -388,8 +389,8 @@ def test_bart_rotates_to_any_word() -> None:
 
 
 def test_noises_are_put_on_one_after_the_other() -> None:
-    both = Denoise(TERMS, (rotate, mask_tokens))(SHORT, chance(4))
-    rng = chance(4)
+    both = Denoise(TERMS, (rotate, mask_tokens))(SHORT, rng_for(4))
+    rng = rng_for(4)
     assert source_of(both) == mask_tokens(rotate(SHORT, TERMS, rng), TERMS, rng)
 
 
@@ -405,7 +406,7 @@ def test_what_is_written_ends_once() -> None:
 
 def test_palm_first_trains_its_encoder_as_bert() -> None:
     for number in range(5):
-        first, bert = Palm(TERMS, stage=1)(SHORT, chance(number)), MaskedWords(TERMS)(SHORT, chance(number))
+        first, bert = Palm(TERMS, stage=1)(SHORT, rng_for(number)), MaskedWords(TERMS)(SHORT, rng_for(number))
         assert first.source is None
         assert same(first.layout, bert.layout)
     with pytest.raises(MasqueradeError, match="no stage 3"):
@@ -424,6 +425,6 @@ def test_palm_reads_four_fifths_and_writes_the_rest() -> None:
         assert len(changed) <= 48
         masked += changed.count(MASK)
     assert abs(masked / (60 * 320) - 0.15 * 0.8) < 0.01
-    bare = Palm(TERMS, rate=0.0)(LONG[1:-1], chance(0))
+    bare = Palm(TERMS, rate=0.0)(LONG[1:-1], rng_for(0))
     assert len(source_of(bare)) == 320
     assert bare.layout.label.tolist() == [*LONG[321:-1], SEP]

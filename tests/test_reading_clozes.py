@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mask_cases import seeded
 from typed import refused, run
 
+from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
-from masquerade.objectives.base import chance
-from masquerade.reading.clozes import PASSAGE, clozes, names, passages, recurring, self_made, words
 from masquerade.reading.records import read_questions
+from masquerade.reading.synthetic import PASSAGE, clozes, names, passages, recurring, self_made, words
 
 ROSETTA = (
     "The Rosetta Stone was found in July 1799 by a French officer near the town of Rashid. It weighs about 760 "
@@ -32,7 +32,7 @@ TEXTS = st.lists(st.sampled_from(re.findall(r".+?[.。] ?", ROSETTA + WEIR)), mi
 
 def wanted(passage: str) -> set[str]:
     """What clozes of a passage may ask for."""
-    return {gold.text for seed in range(200) for _, _, golds in clozes(passage, chance(seed), 3) for gold in golds}
+    return {gold.text for seed in range(200) for _, _, golds in clozes(passage, rng_for(seed), 3) for gold in golds}
 
 
 @seeded
@@ -48,7 +48,7 @@ def test_every_answer_stands_where_it_is_said_to(text: str, seed: int, each: int
 
 @pytest.mark.parametrize("passage", [ROSETTA, WEIR])
 def test_words_that_recur_are_asked_of_the_other_sentences(passage: str) -> None:
-    made = [each for seed in range(50) for each in recurring(passage, chance(seed), 3)]
+    made = [each for seed in range(50) for each in recurring(passage, rng_for(seed), 3)]
     answers = {gold.text for _, _, golds in made for gold in golds}
     assert ("British Museum" if passage == ROSETTA else "李冰") in answers
     for question, rest, golds in made:
@@ -62,7 +62,9 @@ def test_words_that_recur_are_asked_of_the_other_sentences(passage: str) -> None
 
 
 def test_longer_words_that_recur_are_not_cut() -> None:
-    answers = {gold.text for seed in range(80) for _, _, golds in recurring(ROSETTA, chance(seed), 4) for gold in golds}
+    answers = {
+        gold.text for seed in range(80) for _, _, golds in recurring(ROSETTA, rng_for(seed), 4) for gold in golds
+    }
     assert "British Museum" in answers
     assert "Museum" not in answers
 
@@ -73,7 +75,7 @@ def test_clozes_ask_for_dates_numbers_and_names() -> None:
 
 
 def test_what_asks_suits_what_is_asked_for() -> None:
-    made = [each for seed in range(300) for each in clozes(ROSETTA, chance(seed), 3) + clozes(WEIR, chance(seed), 3)]
+    made = [each for seed in range(300) for each in clozes(ROSETTA, rng_for(seed), 3) + clozes(WEIR, rng_for(seed), 3)]
     asks = {
         "July 1799": r"\b(when|what year|what date)\b",
         "760": r"\b(how many|how much|what number)\b",
@@ -88,7 +90,7 @@ def test_what_asks_suits_what_is_asked_for() -> None:
 
 
 def test_a_cloze_leaves_out_some_words_and_its_answer() -> None:
-    made = [(*each, seed) for seed in range(200) for each in clozes(ROSETTA, chance(seed), 1)]
+    made = [(*each, seed) for seed in range(200) for each in clozes(ROSETTA, rng_for(seed), 1)]
     officers = {question for question, _, golds, _ in made if golds[0].text == "July 1799"}
     assert len(officers) > 1, "not always the same words"
     assert not any("1799" in question for question in officers)
@@ -100,7 +102,7 @@ def test_a_long_sentence_becomes_a_question_of_its_clauses() -> None:
         "Many came to see it, " * 20 + "the Queen of Denmark saw it in 1911, " + "and others came later, " * 20 + "all."
     )
     for seed in range(30):
-        for question, _, _ in clozes(long, chance(seed), 2):
+        for question, _, _ in clozes(long, rng_for(seed), 2):
             assert len(question) < 200
 
 

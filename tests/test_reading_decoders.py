@@ -9,17 +9,17 @@ import pytest
 import torch
 from reader_cases import SEP, SHEET, network, reader, tokenizer
 
-from masquerade.data.rows import collate
+from masquerade.data.examples import Example
+from masquerade.data.packing import collate
 from masquerade.decoding.spans import choose_spans
 from masquerade.layout import IGNORE, join
 from masquerade.masks import forked
-from masquerade.objectives.base import Example
 from masquerade.reading.decoders import write_answers
+from masquerade.reading.examples import ReadingLoss
 from masquerade.reading.layouts import Window
-from masquerade.reading.lessons import ReadingLoss
-from masquerade.reading.marks import mark
 from masquerade.reading.memory import encode, recall
 from masquerade.reading.reader import DECODERS
+from masquerade.reading.span_scores import mark
 
 SHORT = "The cat sat on a warm red mat."
 

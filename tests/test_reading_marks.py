@@ -19,7 +19,7 @@ from masquerade.decoding.spans import choose_spans
 from masquerade.layout import batch
 from masquerade.masks import forked
 from masquerade.reading.layouts import Sheet
-from masquerade.reading.marks import Marks, Rows, mark
+from masquerade.reading.span_scores import Marks, Rows, mark
 
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of a question and of a passage
 PAIRS: list[Pair] = [  # questions and passages of different lengths, words that come twice, one word alone

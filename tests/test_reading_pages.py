@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from masquerade.reading.pages import AROUND, Page, read_pages
+from masquerade.documents.files import AROUND, Page, read_pages
 
 
 def test_a_folder_stands_for_its_texts(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from masquerade.errors import MasqueradeError
 from masquerade.reading import reader as module
 from masquerade.reading.answers import VOTES, Answer, Candidate, Sight, joined, merged
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import Marks, Rows, mark
 from masquerade.reading.memory import Kept, Memory, encode, recall
 from masquerade.reading.reader import DECODERS, Ask, Reader, Settings
+from masquerade.reading.span_scores import Marks, Rows, mark
 
 SCRAPS = [
     "The", "cat", "NASA", "Café", "cafe\u0301", "É", "walking", "dogs", "北京", "是", "中国的首都", "上海",

@@ -14,20 +14,21 @@ import torch
 from reader_cases import SEP, SHEET, network, tokenizer
 
 from masquerade import load, save
-from masquerade.data.rows import Batch, Place, collate
+from masquerade.data.examples import Example
+from masquerade.data.packing import Batch, Place, collate
+from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, Kind, Layout, join
 from masquerade.masks import forked
-from masquerade.objectives.base import Example, chance
-from masquerade.reading.lessons import ReadingLoss, lessons, tokens_of
-from masquerade.reading.marks import PARTS, mark
+from masquerade.reading.examples import ReadingLoss, lessons, tokens_of
 from masquerade.reading.memory import encode, recall
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import Asked, Gold, read_questions
 from masquerade.reading.scores import squad_scores
+from masquerade.reading.span_scores import PARTS, mark
 from masquerade.reading.training import Reading, TrainReader
+from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run
-from masquerade.training.store import Store
 
 MAT = "The cat sat on a warm red mat by the sea. NASA saw the cat."
 DOGS = "Two old dogs saw NASA in  the Café: the dogs walk."
@@ -171,7 +172,7 @@ def test_a_question_is_no_stranger_where_it_is_asked_itself(home: Path, tmp_path
     assert [spans for lesson in job.lessons for _, spans in lesson.questions] == [[(0, 2)], [], [(0, 1)]]
     for seed in range(30):
         for lesson in job.lessons:
-            example = job.example(lesson, chance(seed))
+            example = job.example(lesson, rng_for(seed))
             assert example.answers is not None
             assert len(example.answers) == 1
 
@@ -192,7 +193,7 @@ def test_questions_that_another_window_answers_are_asked_as_questions_without_an
         assert [ids for ids, spans in last.questions if spans] == [saw]
         assert last.absent == [born]
         asked = dict[tuple[int, ...], tuple[int, int]]()
-        for _, question, passage, start, length in questions_of(collate([[job.example(last, chance(3))]])):
+        for _, question, passage, start, length in questions_of(collate([[job.example(last, rng_for(3))]])):
             asked[tuple(question)] = (start, length)
             if length:
                 assert passage[start : start + length] == tokenizer().encode("Two cats")
@@ -258,7 +259,7 @@ def test_of_windows_that_answer_nothing_some_teach_that(home: Path, tmp_path: Pa
     taken = [sum(len(step) for step in job._cut(epoch)) - 1 for epoch in range(40)]
     assert 0.3 < sum(taken) / (40 * len(empty)) < 0.7
     for lesson in empty:
-        example = job.example(lesson, chance(0))
+        example = job.example(lesson, rng_for(0))
         assert example.answers is not None
         assert example.answers.tolist() == [[-1, 0]]
     never = job_of(home, tmp_path, strangers=0.0, train=(path,), batch=1)
@@ -302,7 +303,7 @@ def test_what_an_answer_costs_is_what_its_span_is_marked_with(home: Path, tmp_pa
     job, model = job_of(home, tmp_path), network(fork=1)
     loss = ReadingLoss(model, SHEET, {part: 1.0})
     for lesson in job.lessons:
-        example = job.example(lesson, chance(0))
+        example = job.example(lesson, rng_for(0))
         assert example.answers is not None
         kept = encode(model, SHEET, [lesson.window])
         marks = mark(model, recall(model, SHEET, kept, [[ids for ids, _ in lesson.questions]]), {part: 1.0})

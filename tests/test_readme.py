@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from masquerade.gallery import EXAMPLES
+from masquerade.drawing.gallery import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

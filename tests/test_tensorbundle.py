@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from masquerade import tensorbundle
+from masquerade.checkpoints import tensorflow as tensorbundle
+from masquerade.checkpoints.tensorflow import read_bundle, unpack_snappy
 from masquerade.errors import CheckpointError
-from masquerade.tensorbundle import read_bundle, unpack_snappy
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tensorflow"
 BERT = FIXTURES / "bert" / "bert_model.ckpt"

@@ -15,18 +15,19 @@ import pytest
 import torch
 
 from masquerade import load
-from masquerade.data.rows import Place, Rows, collate
-from masquerade.data.tokens import prepare
+from masquerade.data.corpus import prepare
+from masquerade.data.packing import Place, Rows, collate
+from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, visible
 from masquerade.objectives import OBJECTIVES, make_objective
-from masquerade.objectives.base import Terms, chance
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.vocabulary import Vocabulary
+from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run, factor
 from masquerade.training.loss import Electra
 from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining, Recipe, read_recipe
-from masquerade.training.store import Store
 
 WORDS = [
     "the",
@@ -111,12 +112,12 @@ OPTIONS = {"t5": {"sentinels": [5, 6, 7]}, "entity": {"names": ["warm mat", "北
 def rows_of(home: Path, objective: str = "mlm", seed: int = 1, copies: int = 0) -> Rows:
     tokenizer = Tokenizer.load(home)
     assert tokenizer is not None
-    terms = Terms.of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     tokens = prepare([str(home / "text.txt")], tokenizer, home / "tokens")
     return Rows(
         tokens,
         make_objective(objective, tokenizer, OPTIONS.get(objective, {})),
-        terms,
+        vocabulary,
         length=20,
         row=40,
         seed=seed,
@@ -287,14 +288,14 @@ def test_gpt_and_t5_vocabularies_do_without_the_tokens_they_lack(tmp_path: Path)
         return Tokenizer(backend)
 
     gpt = vocabulary("<|endoftext|>", "a", "b", "c")
-    ids = Terms.of(gpt).whole([1, 2])
+    ids = Vocabulary.of(gpt).enclosed([1, 2])
     assert ids == [0, 1, 2, 0]
-    assert make_objective("next", gpt, {})(ids, chance(0)).layout.label.tolist() == [1, 2, 0, IGNORE]  # type: ignore[call-arg, arg-type]
+    assert make_objective("next", gpt, {})(ids, rng_for(0)).layout.label.tolist() == [1, 2, 0, IGNORE]  # type: ignore[call-arg, arg-type]
     with pytest.raises(MasqueradeError, match="'mlm' needs a mask token"):
         make_objective("mlm", gpt, {})
     t5 = vocabulary("<unk>", "</s>", "<extra_id_2>", "<extra_id_1>", "<extra_id_0>", "a", "b", "c")
-    assert Terms.of(t5).whole([5, 6]) == [5, 6, 1]
-    example = make_objective("t5", t5, {})([5, 6, 7, 1], chance(0))  # type: ignore[call-arg, arg-type]
+    assert Vocabulary.of(t5).whole([5, 6]) == [5, 6, 1]
+    example = make_objective("t5", t5, {})([5, 6, 7, 1], rng_for(0))  # type: ignore[call-arg, arg-type]
     assert example.source is not None
     assert 4 in example.source.ids.tolist(), "the first sentinel comes first"
 
@@ -305,7 +306,7 @@ def test_a_run_learns_and_leaves_a_model_a_log_and_a_curve(home: Path, tmp_path:
     assert sum(curve[step] for step in range(51, 61)) < 0.9 * sum(curve[step] for step in range(1, 11))
     held_out = [entry["held_out"] for entry in Store(tmp_path).history() if "held_out" in entry]
     assert held_out[1] < held_out[0]
-    assert load(tmp_path / "step-60").tokenizer is not None
+    assert load(tmp_path / "step-60").has_tokenizer
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "recipe.json").read_text())["steps"] == 60
 

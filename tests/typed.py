@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from masquerade import cli
+from masquerade.cli import main as cli
 
 
 def run(*words: object, stdin: str | None = None) -> str:

@@ -7,6 +7,8 @@ from functools import partial
 
 import torch
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import rng_for
 from masquerade.layout import IGNORE, Layout
 from masquerade.objectives.bart import (
     Denoise,
@@ -16,21 +18,22 @@ from masquerade.objectives.bart import (
     permute_sentences,
     rotate,
 )
-from masquerade.objectives.base import Example, Objective, Terms, chance
+from masquerade.objectives.base import Objective
+from masquerade.objectives.grouping import (
+    MaskedNgrams,
+)
 from masquerade.objectives.mass import Mass
 from masquerade.objectives.palm import Palm
 from masquerade.objectives.pegasus import STRATEGIES, GapSentences
 from masquerade.objectives.salient import Salient
 from masquerade.objectives.t5 import SpanCorruption
-from masquerade.objectives.units import (
-    MaskedNgrams,
-)
+from masquerade.text.vocabulary import Vocabulary
 
 # ids 0 … 4 are special, 5 and 6 end sentences, 7 … 46 are sentinels (the last of them the gap), words come behind
 PAD, UNK, CLS, SEP, MASK = range(5)
 ENDS, SENTINELS, WORDS = frozenset({5, 6}), list(range(7, 47)), 50
 GAP = SENTINELS[-1]
-TERMS = Terms(vocab=600, mask=MASK, cls=CLS, sep=SEP, specials=frozenset({PAD, UNK, CLS, SEP, MASK, *SENTINELS}))
+TERMS = Vocabulary(size=600, mask=MASK, cls=CLS, sep=SEP, specials=frozenset({PAD, UNK, CLS, SEP, MASK, *SENTINELS}))
 LONG = [CLS, *range(WORDS, WORDS + 400), SEP]
 
 
@@ -85,7 +88,7 @@ def labels_of(layout: Layout) -> list[int]:
 
 
 def samples(objective: Objective, ids: Sequence[int], count: int) -> list[Example]:
-    return [objective(ids, chance(7, number)) for number in range(count)]
+    return [objective(ids, rng_for(7, number)) for number in range(count)]
 
 
 def same(one: Layout | None, other: Layout | None) -> bool:

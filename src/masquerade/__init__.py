@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from masquerade.checkpoint import load, save
+    from masquerade.checkpoints.folders import load, save
     from masquerade.layout import Layout
     from masquerade.nn.cache import Cache
     from masquerade.nn.model import Model, build
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {  # names are fetched when first used, so that `masquerade --help` need not wait for torch
-    "load": "masquerade.checkpoint",
-    "save": "masquerade.checkpoint",
+    "load": "masquerade.checkpoints.folders",
+    "save": "masquerade.checkpoints.folders",
     "Reader": "masquerade.reading.reader",
     "Layout": "masquerade.layout",
     "Cache": "masquerade.nn.cache",

@@ -1,6 +1,6 @@
 """`python -m masquerade`, the same as the command."""
 
-from masquerade.cli import main
+from masquerade.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.constraints import State
+from masquerade.decoding.logits import Processor, chance, draw, temperature, top_k, top_p
 from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
-from masquerade.decoding.pick import Processor, chance, draw, temperature, top_k, top_p
 from masquerade.errors import MasqueradeError
 
 Chances = Sequence[torch.Generator]  # one a row

@@ -14,9 +14,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from masquerade.decoding.canvas import Page
 from masquerade.decoding.constraints import END, Constraint, State, TokenSet
-from masquerade.decoding.page import Page
-from masquerade.decoding.pick import Processor
+from masquerade.decoding.logits import Processor
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout, join
 from masquerade.nn.cache import Cache

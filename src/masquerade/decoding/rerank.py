@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from masquerade.decoding.filling import Filling
+from masquerade.decoding.canvas import NOTHING, without
 from masquerade.decoding.lengths import Lengths
 from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
-from masquerade.decoding.page import NOTHING, without
-from masquerade.decoding.parallel import Diffusion, MaskPredict, Parallel
+from masquerade.decoding.masked_decoding import Filling
+from masquerade.decoding.plans import Diffusion, MaskPredict, Parallel
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout
 

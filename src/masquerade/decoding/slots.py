@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from masquerade.decoding.canvas import NOTHING, without
 from masquerade.decoding.loop import Job, Turn
-from masquerade.decoding.page import NOTHING, without
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from masquerade.checkpoint import load
+from masquerade.checkpoints.folders import load
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.predict import predict
 from masquerade.labelling.records import Classified
@@ -34,7 +34,7 @@ class Classifier:
     def __init__(self, model: Model, length: int | None = None) -> None:
         if "classify" not in model.spec.all_heads:
             raise MasqueradeError("This model is no classifier; train one with 'masquerade train classifier'.")
-        self.model, self.tokenizer = model, model.reader
+        self.model, self.tokenizer = model, model.tokenizer
         self.length = min(length or model.spec.longest, model.spec.longest)
 
     @staticmethod

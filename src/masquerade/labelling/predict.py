@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from masquerade.data.rows import shelve
+from masquerade.data.packing import first_fit
 from masquerade.layout import Layout, batch
 from masquerade.masks import pack
 from masquerade.nn.heads import SENTENCE
@@ -23,7 +23,7 @@ def predict(
     """The scores of each layout: (labels,) from a head over whole sequences, (n, labels) from one over tokens.
     ``done`` is told how many more are done, for a progress bar."""
     found: dict[int, Tensor] = {}
-    shelves = shelve([len(layout) for layout in layouts], ROW)
+    shelves = first_fit([len(layout) for layout in layouts], ROW)
     model.eval()
     for start in range(0, len(shelves), ROWS):
         rows = shelves[start : start + ROWS]

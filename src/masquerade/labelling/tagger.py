@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from masquerade.checkpoint import load
+from masquerade.checkpoints.folders import load
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.predict import predict
 from masquerade.labelling.records import Entity, Tagged, entities_of
@@ -38,7 +38,7 @@ class Tagger:
     def __init__(self, model: Model, length: int | None = None) -> None:
         if "tag" not in model.spec.all_heads:
             raise MasqueradeError("This model is no tagger; train one with 'masquerade train tagger'.")
-        self.model, self.tokenizer = model, model.reader
+        self.model, self.tokenizer = model, model.tokenizer
         self.length = min(length or model.spec.longest, model.spec.longest)
         self.blocked = forbidden(model.spec.labels)
 

@@ -10,15 +10,16 @@ from pathlib import Path
 from torch import Tensor
 from torch.nn import functional as F
 
-from masquerade.checkpoint import load
-from masquerade.data.rows import Batch, Place, shelve
+from masquerade.checkpoints.folders import load
+from masquerade.data.examples import Example
+from masquerade.data.packing import Batch, Place, first_fit
+from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier, lay_out, numbers
 from masquerade.labelling.records import Classified, Tagged, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger, cut, labelled, tag_names
 from masquerade.layout import IGNORE
 from masquerade.nn.model import Model
-from masquerade.objectives.base import Example, chance
 from masquerade.training.loop import Job, mean_loss
 from masquerade.training.loss import Loss
 from masquerade.training.recipe import FineTuning
@@ -55,7 +56,7 @@ class FineTune(Job):
 
     def batches(self, place: Place) -> Iterator[tuple[list[list[Example]], Place]]:
         while True:
-            order = chance(self.recipe.seed, place.epoch, len(self.examples)).permutation(len(self.examples)).tolist()
+            order = rng_for(self.recipe.seed, place.epoch, len(self.examples)).permutation(len(self.examples)).tolist()
             for start in range(place.piece, len(order), self.recipe.batch):
                 chosen = [self.examples[index] for index in order[start : start + self.recipe.batch]]
                 yield self._packed(chosen), Place(place.epoch, start + self.recipe.batch)
@@ -69,7 +70,7 @@ class FineTune(Job):
         """How good the labels of what is held out are."""
 
     def _packed(self, examples: Sequence[Example]) -> list[list[Example]]:
-        shelves = shelve([len(example.layout) for example in examples], self.recipe.row)
+        shelves = first_fit([len(example.layout) for example in examples], self.recipe.row)
         return [[examples[index] for index in shelf] for shelf in shelves]
 
 
@@ -100,7 +101,7 @@ class TrainClassifier(FineTune):
         return Classifier(model, self.recipe.length).evaluate(self.test)[0]
 
     def _examples(self, model: Model, records: Sequence[Classified]) -> list[Example]:
-        layouts = lay_out(model.reader, [(record.text, record.pair) for record in records], self.recipe.length)
+        layouts = lay_out(model.tokenizer, [(record.text, record.pair) for record in records], self.recipe.length)
         labels, known = [str(record.label) for record in records], model.spec.labels
         strange = set(labels) - set(known)
         if strange and not self.recipe.regression:
@@ -133,7 +134,7 @@ class TrainTagger(FineTune):
         return Tagger(model, self.recipe.length).evaluate(self.test)[0]["all"]
 
     def _examples(self, model: Model, records: Sequence[Tagged]) -> list[Example]:
-        windows = cut(model.reader, [record.text for record in records], self.recipe.length)
+        windows = cut(model.tokenizer, [record.text for record in records], self.recipe.length)
         known = set(model.spec.labels)
         strange = {each.kind for record in records for each in record.entities if f"B-{each.kind}" not in known}
         if strange:

@@ -36,7 +36,8 @@ class Model(nn.Module):
 
     def __init__(self, spec: Spec, tokenizer: Tokenizer | None = None, config: dict[str, Any] | None = None) -> None:
         super().__init__()
-        self.spec, self.tokenizer, self.config = spec, tokenizer, config or {}
+        self.spec, self.config = spec, config or {}
+        self._tokenizer = tokenizer
         self.words = Words(spec)
         self.embeddings = Embeddings(spec)
         self.stack: Stack | RecurrentStack = RecurrentStack(spec, spec.recurrent) if spec.recurrent else Stack(spec)
@@ -52,11 +53,20 @@ class Model(nn.Module):
         return self.words.table.weight.device
 
     @property
-    def reader(self) -> Tokenizer:
-        """The tokenizer, which a model that is to read text has to have."""
-        if self.tokenizer is None:
+    def has_tokenizer(self) -> bool:
+        """Did the checkpoint come with a tokenizer?"""
+        return self._tokenizer is not None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, which a model needs to read text."""
+        if self._tokenizer is None:
             raise MasqueradeError("This model came without a tokenizer, so it cannot read text; add its vocab.txt.")
-        return self.tokenizer
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
 
     def encode(self, source: Layout) -> Encoded:
         """A source for the decoder, encoded once for any number of passes."""
@@ -203,7 +213,7 @@ class Model(nn.Module):
         """The same network with other heads: those it has are kept, the others are fresh. ``labels`` are what a
         classifier or tagger tells apart."""
         spec = replace(self.spec, outputs=outputs, spare=(), labels=labels or self.spec.labels)
-        other = Model(spec, self.tokenizer, self.config)
+        other = Model(spec, self._tokenizer, self.config)
         mine, theirs = self.state_dict(), other.state_dict()
         other.load_state_dict(
             {

@@ -10,10 +10,11 @@ from typing import Any
 
 from masquerade.errors import MasqueradeError
 from masquerade.objectives.bart import Denoise, infill_text, permute_sentences
-from masquerade.objectives.base import Objective, Terms
+from masquerade.objectives.base import Objective
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.electra import GeneratorWords
 from masquerade.objectives.glm import LongBlank, ShortBlanks
+from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
 from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.mass import Mass
 from masquerade.objectives.next_token import NextToken, PreviousToken
@@ -25,8 +26,8 @@ from masquerade.objectives.salient import Salient, dates_and_numbers
 from masquerade.objectives.span import MaskedSpans
 from masquerade.objectives.t5 import SpanCorruption
 from masquerade.objectives.unilm import UnifiedWords
-from masquerade.objectives.units import MaskedNgrams, entity_units, jieba_words, sentence_ends
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.vocabulary import Vocabulary
 
 Maker = Callable[..., Objective | Pairs]
 
@@ -35,14 +36,14 @@ Maker = Callable[..., Objective | Pairs]
 class Entry:
     """An objective that a recipe can name."""
 
-    make: Maker  # from the terms, the tokenizer and the recipe's options
+    make: Maker  # from the vocabulary, the tokenizer and the recipe's options
     about: str
     model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec that a network for it needs
     writes: bool = False  # it trains an encoder–decoder
     needs: Sequence[str] = ("mask", "cls", "sep")  # the special tokens it cannot do without
 
 
-def _t5(terms: Terms, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **options: Any) -> Objective:
+def _t5(vocabulary: Vocabulary, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **options: Any) -> Objective:
     """T5, with the sentinels that its vocabulary has, or BERT's unused tokens for them."""
     named = enumerate(tokenizer.tokens(range(len(tokenizer))))
     spare = [(token, number) for number, token in named if token.startswith(("<extra_id_", "[unused"))]
@@ -50,15 +51,15 @@ def _t5(terms: Terms, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **opt
     found = sentinels or [number for _, number in in_order]
     if not found:
         raise MasqueradeError("T5's spans need sentinel tokens; name their ids: options.sentinels = [ … ].")
-    return SpanCorruption(terms, found, **options)
+    return SpanCorruption(vocabulary, found, **options)
 
 
-def _bart(terms: Terms, tokenizer: Tokenizer) -> Objective:
+def _bart(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
     """BART's own choice of noises: sentences in another order, then spans filled in."""
-    return Denoise(terms, (partial(permute_sentences, ends=sentence_ends(tokenizer)), infill_text))
+    return Denoise(vocabulary, (partial(permute_sentences, ends=sentence_ends(tokenizer)), infill_text))
 
 
-def _entity(terms: Terms, tokenizer: Tokenizer, names: str | Sequence[str], **options: Any) -> Objective:
+def _entity(vocabulary: Vocabulary, tokenizer: Tokenizer, names: str | Sequence[str], **options: Any) -> Objective:
     """ERNIE's masks over known names, from a list or a file with one name a line; whole words around them."""
     if isinstance(names, str):
         try:
@@ -66,84 +67,96 @@ def _entity(terms: Terms, tokenizer: Tokenizer, names: str | Sequence[str], **op
         except (OSError, UnicodeDecodeError) as error:
             raise MasqueradeError(f"The names in '{names}' cannot be read: {error}.") from error
     known = [name.strip() for name in names if name.strip()]
-    return MaskedWords(terms, units=entity_units(tokenizer, known, rest=terms.words), **options)
+    return MaskedWords(vocabulary, units=entity_units(tokenizer, known, rest=vocabulary.words), **options)
 
 
 OBJECTIVES: dict[str, Entry] = {
-    "next": Entry(lambda terms, _: NextToken(), "GPT: the next token", {"mask": "causal"}, needs=()),
-    "backward": Entry(lambda terms, _: PreviousToken(), "the same from right to left", needs=()),
-    "mlm": Entry(lambda terms, _, **options: MaskedWords(terms, **options), "BERT: masked tokens"),
+    "next": Entry(lambda vocabulary, _: NextToken(), "GPT: the next token", {"mask": "causal"}, needs=()),
+    "backward": Entry(lambda vocabulary, _: PreviousToken(), "the same from right to left", needs=()),
+    "mlm": Entry(lambda vocabulary, _, **options: MaskedWords(vocabulary, **options), "BERT: masked tokens"),
     "whole-word": Entry(
-        lambda terms, _, **options: MaskedWords(terms, units=terms.words, **options), "BERT: masked whole words"
+        lambda vocabulary, _, **options: MaskedWords(vocabulary, units=vocabulary.words, **options),
+        "BERT: masked whole words",
     ),
     "chinese-words": Entry(
-        lambda terms, tokenizer, **options: MaskedWords(terms, units=jieba_words(tokenizer), **options),
+        lambda vocabulary, tokenizer, **options: MaskedWords(vocabulary, units=jieba_words(tokenizer), **options),
         "BERT-wwm, NEZHA: whole Chinese words, as jieba cuts them",
     ),
     "entity": Entry(_entity, "ERNIE: whole names; they are in options.names, a list or a file"),
-    "n-gram": Entry(lambda terms, _, **options: MaskedNgrams(terms, **options), "ALBERT: one to three words"),
+    "n-gram": Entry(lambda vocabulary, _, **options: MaskedNgrams(vocabulary, **options), "ALBERT: one to three words"),
     "nsp": Entry(
-        lambda terms, tokenizer, **options: NextSentence(
-            terms, MaskedWords(terms, **options), sentence_ends(tokenizer)
+        lambda vocabulary, tokenizer, **options: NextSentence(
+            vocabulary, MaskedWords(vocabulary, **options), sentence_ends(tokenizer)
         ),
         "BERT: masked tokens, and does the second half follow the first?",
         {"outputs": ("lm", "pair")},
     ),
     "sop": Entry(
-        lambda terms, tokenizer, **options: SentenceOrder(
-            terms, MaskedNgrams(terms, **options), sentence_ends(tokenizer)
+        lambda vocabulary, tokenizer, **options: SentenceOrder(
+            vocabulary, MaskedNgrams(vocabulary, **options), sentence_ends(tokenizer)
         ),
         "ALBERT: n-grams, and which half comes first?",
         {"outputs": ("lm", "pair")},
     ),
     "span": Entry(
-        lambda terms, _, **options: MaskedSpans(terms, **options),
+        lambda vocabulary, _, **options: MaskedSpans(vocabulary, **options),
         "SpanBERT: spans, predicted from their words' places and from their edges",
         {"outputs": ("lm", "boundary")},
     ),
     "electra": Entry(
-        lambda terms, _, **options: GeneratorWords(terms, **options),
+        lambda vocabulary, _, **options: GeneratorWords(vocabulary, **options),
         "ELECTRA: a generator fills blanks, the network finds the replaced words",
         {"outputs": ("detect",)},
     ),
     "salient": Entry(
-        lambda terms, tokenizer: Salient(terms, dates_and_numbers(tokenizer)), "REALM: one date or number"
+        lambda vocabulary, tokenizer: Salient(vocabulary, dates_and_numbers(tokenizer)), "REALM: one date or number"
     ),
     "xlnet": Entry(
-        lambda terms, _, **options: PermutedWords(terms, **options),
+        lambda vocabulary, _, **options: PermutedWords(vocabulary, **options),
         "XLNet: the end of a permutation, in two streams",
         {"query_vector": True},
     ),
     "mpnet": Entry(
-        lambda terms, _, **options: MaskedPermutedWords(terms, **options),
+        lambda vocabulary, _, **options: MaskedPermutedWords(vocabulary, **options),
         "MPNet: the end of a permutation, with all positions in sight",
     ),
     "unilm": Entry(
-        lambda terms, _, **options: UnifiedWords(terms, **options), "UniLM: four masks in turn", {"segments": 6}
+        lambda vocabulary, _, **options: UnifiedWords(vocabulary, **options),
+        "UniLM: four masks in turn",
+        {"segments": 6},
     ),
     "glm": Entry(
-        lambda terms, _, **options: ShortBlanks(terms, **options),
+        lambda vocabulary, _, **options: ShortBlanks(vocabulary, **options),
         "GLM: short blanks",
         {"positions": ("learned", "inner")},
     ),
     "glm-long": Entry(
-        lambda terms, _, **options: LongBlank(terms, **options),
+        lambda vocabulary, _, **options: LongBlank(vocabulary, **options),
         "GLM: one long blank",
         {"positions": ("learned", "inner")},
     ),
     "diffusion": Entry(
-        lambda terms, _, **options: MaskedDiffusion(terms, **options), "masked diffusion: any share of the tokens"
+        lambda vocabulary, _, **options: MaskedDiffusion(vocabulary, **options),
+        "masked diffusion: any share of the tokens",
     ),
-    "blocks": Entry(lambda terms, _, **options: BlockDiffusion(terms, **options), "block diffusion: block after block"),
-    "mass": Entry(lambda terms, _, **options: Mass(terms, **options), "MASS: write the missing half", writes=True),
+    "blocks": Entry(
+        lambda vocabulary, _, **options: BlockDiffusion(vocabulary, **options), "block diffusion: block after block"
+    ),
+    "mass": Entry(
+        lambda vocabulary, _, **options: Mass(vocabulary, **options), "MASS: write the missing half", writes=True
+    ),
     "t5": Entry(_t5, "T5: write what the sentinels stand for", writes=True, needs=("sep",)),
     "bart": Entry(_bart, "BART: write the text without its noise", writes=True),
     "pegasus": Entry(
-        lambda terms, tokenizer, **options: GapSentences(terms, sentence_ends(tokenizer), terms.mask, **options),
+        lambda vocabulary, tokenizer, **options: GapSentences(
+            vocabulary, sentence_ends(tokenizer), vocabulary.mask, **options
+        ),
         "PEGASUS: write the sentences that matter most",
         writes=True,
     ),
-    "palm": Entry(lambda terms, _, **options: Palm(terms, **options), "PALM: fill masks, then write on", writes=True),
+    "palm": Entry(
+        lambda vocabulary, _, **options: Palm(vocabulary, **options), "PALM: fill masks, then write on", writes=True
+    ),
 }
 
 
@@ -160,6 +173,6 @@ def make_objective(name: str, tokenizer: Tokenizer, options: Mapping[str, Any]) 
         if role not in tokenizer.specials:
             raise MasqueradeError(f"The objective '{name}' needs a {role} token, and this tokenizer has none.")
     try:
-        return entry(name).make(Terms.of(tokenizer), tokenizer, **options)
+        return entry(name).make(Vocabulary.of(tokenizer), tokenizer, **options)
     except TypeError as error:
         raise MasqueradeError(f"The objective '{name}' does not take these options: {error}.") from error

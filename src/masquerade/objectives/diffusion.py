@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.errors import LayoutError
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional, blocks
-from masquerade.objectives.base import Example, Rng, Terms
+from masquerade.text.vocabulary import Vocabulary
 
 Rates = tuple[float, float]
 
@@ -25,16 +27,18 @@ class MaskedDiffusion:
     bound. ``rates`` narrows the range of t, (lowest, highest], which makes training steadier and the bound inexact.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rates: Rates = (0.0, 1.0)
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         rate = _rates(1, self.rates, rng)
-        masked = _masked(ids, rate, self.terms, rng)
-        shown = [self.terms.mask if hidden else number for number, hidden in zip(ids, masked, strict=True)]
+        masked = _masked(ids, rate, self.vocabulary, rng)
+        shown = [self.vocabulary.mask if hidden else number for number, hidden in zip(ids, masked, strict=True)]
         label = [number if hidden else IGNORE for number, hidden in zip(ids, masked, strict=True)]
         return Example(
-            bidirectional(shown).replace(label=label), weight=float(1 / rate[0]), count=len(self.terms.maskable(ids))
+            bidirectional(shown).replace(label=label),
+            weight=float(1 / rate[0]),
+            count=len(self.vocabulary.maskable(ids)),
         )
 
 
@@ -47,7 +51,7 @@ class BlockDiffusion:
     Labels count 1/t of their block: ``Example.weight`` has one entry a token.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     size: int | None = 4
     rates: Rates = (0.0, 1.0)
 
@@ -59,10 +63,10 @@ class BlockDiffusion:
         size = 1 + int(rng.integers(max(1, len(ids)))) if self.size is None else self.size
         block = np.arange(len(ids)) // size
         rate = _rates(1 + len(ids) // size, self.rates, rng)[block]
-        masked = _masked(ids, rate, self.terms, rng)
-        noisy = [self.terms.mask if hidden else number for number, hidden in zip(ids, masked, strict=True)]
+        masked = _masked(ids, rate, self.vocabulary, rng)
+        noisy = [self.vocabulary.mask if hidden else number for number, hidden in zip(ids, masked, strict=True)]
         weight = torch.from_numpy(1 / rate).float().repeat(2)
-        return Example(blocks(ids, size, noisy=noisy), weight=weight, count=len(self.terms.maskable(ids)))
+        return Example(blocks(ids, size, noisy=noisy), weight=weight, count=len(self.vocabulary.maskable(ids)))
 
 
 def _rates(count: int, between: Rates, rng: Rng) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -72,8 +76,8 @@ def _rates(count: int, between: Rates, rng: Rng) -> np.ndarray[tuple[int], np.dt
 
 
 def _masked(
-    ids: Sequence[int], rate: np.ndarray[tuple[int], np.dtype[np.float64]], terms: Terms, rng: Rng
+    ids: Sequence[int], rate: np.ndarray[tuple[int], np.dtype[np.float64]], vocabulary: Vocabulary, rng: Rng
 ) -> list[bool]:
     """Which tokens are masked: each with the chance of its rate, special ones never. (n,)"""
-    ordinary = np.array([number not in terms.specials for number in ids], dtype=bool)
+    ordinary = np.array([number not in vocabulary.specials for number in ids], dtype=bool)
     return [bool(hidden) for hidden in ordinary & (rng.random(len(ids)) < rate)]

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.errors import LayoutError
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional
 from masquerade.nn.spec import Spec
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import Units, pick
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,18 @@ class GeneratorWords:
     the discriminator, reads that. ``units`` as in ``MaskedWords``.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     units: Units | None = None
     size: float = 0.25  # the generator's width, as a share of the network's
     weight: float = 50.0  # what finding replaced words counts beside filling blanks
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        maskable = self.terms.maskable(ids)
+        maskable = self.vocabulary.maskable(ids)
         units = [[index] for index in maskable] if self.units is None else self.units(ids)
         shown, label = list(ids), [IGNORE] * len(ids)
         for index in pick(units, max(1, round(self.rate * len(maskable))), rng):
-            shown[index], label[index] = self.terms.mask, ids[index]
+            shown[index], label[index] = self.vocabulary.mask, ids[index]
         return Example(bidirectional(shown).replace(label=label))
 
 

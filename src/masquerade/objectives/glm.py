@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import infill
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.span import place
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,14 @@ class ShortBlanks:
     ``start`` opens every blank and ``end`` is predicted behind its last word; [CLS] and [SEP] if not given.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     mean: float = 3.0
     start: int | None = None
     end: int | None = None
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        units = [[index] for index in self.terms.maskable(ids)]
+        units = [[index] for index in self.vocabulary.maskable(ids)]
         taken, spans = [False] * len(ids), []
         while sum(taken) < self.rate * len(units):
             span = [index for unit in place(units, self._length(rng), taken, rng) for index in unit]
@@ -37,7 +39,7 @@ class ShortBlanks:
                 taken[index] = True
             spans.append(span)
         order = rng.permutation(len(spans)).tolist()
-        return Example(_blanked(ids, [spans[number] for number in order], self.terms, self.start, self.end))
+        return Example(_blanked(ids, [spans[number] for number in order], self.vocabulary, self.start, self.end))
 
     def _length(self, rng: Rng) -> int:
         while True:
@@ -53,22 +55,24 @@ class LongBlank:
     It ends behind the last ordinary token. A special token inside of it is written but not predicted.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     least: float = 0.5
     start: int | None = None
     end: int | None = None
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        words = self.terms.maskable(ids)
+        words = self.vocabulary.maskable(ids)
         if not words:
-            return Example(_blanked(ids, [], self.terms, self.start, self.end))
+            return Example(_blanked(ids, [], self.vocabulary, self.start, self.end))
         longest = words[-1] + 1 - words[0]
         length = int(rng.integers(max(1, math.ceil(self.least * longest)), longest + 1))
         span = list(range(words[-1] + 1 - length, words[-1] + 1))
-        return Example(_blanked(ids, [span], self.terms, self.start, self.end))
+        return Example(_blanked(ids, [span], self.vocabulary, self.start, self.end))
 
 
-def _blanked(ids: Sequence[int], spans: list[list[int]], terms: Terms, start: int | None, end: int | None) -> Layout:
+def _blanked(
+    ids: Sequence[int], spans: list[list[int]], vocabulary: Vocabulary, start: int | None, end: int | None
+) -> Layout:
     """The text with one mask for each span, and the spans, in the order in which they are given, behind it."""
     first = {span[0]: number for number, span in enumerate(spans)}
     inside = {index for span in spans for index in span}
@@ -77,13 +81,13 @@ def _blanked(ids: Sequence[int], spans: list[list[int]], terms: Terms, start: in
     for index, number in enumerate(ids):
         if index in first:
             places[first[index]] = len(context)
-            context.append(terms.mask)
+            context.append(vocabulary.mask)
         elif index not in inside:
             context.append(number)
-    opening, closing = terms.cls if start is None else start, terms.sep if end is None else end
+    opening, closing = vocabulary.cls if start is None else start, vocabulary.sep if end is None else end
     written, label = [], [IGNORE] * len(context)
     for spot, span in zip(places, spans, strict=True):
         words = [ids[index] for index in span]
         written.append((spot, [opening, *words]))
-        label += [IGNORE if word in terms.specials else word for word in words] + [closing]
+        label += [IGNORE if word in vocabulary.specials else word for word in words] + [closing]
     return infill(context, written).replace(label=label)

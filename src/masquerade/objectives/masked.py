@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
-from masquerade.objectives.base import Example, Rng, Terms
+from masquerade.text.vocabulary import Vocabulary
 
 Units = Callable[[Sequence[int]], list[list[int]]]  # groups of indices that are masked together
 
 
-def corrupt(ids: Sequence[int], chosen: Sequence[int], terms: Terms, rng: Rng) -> tuple[list[int], list[int]]:
+def corrupt(ids: Sequence[int], chosen: Sequence[int], vocabulary: Vocabulary, rng: Rng) -> tuple[list[int], list[int]]:
     """BERT's noise at the chosen indices: eight of ten become [MASK], one any word, one stays. Gives the shown ids and
     the labels."""
     shown, label = list(ids), [IGNORE] * len(ids)
@@ -20,9 +22,9 @@ def corrupt(ids: Sequence[int], chosen: Sequence[int], terms: Terms, rng: Rng) -
         label[index] = ids[index]
         fate = rng.random()
         if fate < 0.8:
-            shown[index] = terms.mask
+            shown[index] = vocabulary.mask
         elif fate < 0.9:
-            shown[index] = terms.draw(rng)
+            shown[index] = vocabulary.draw(rng)
     return shown, label
 
 
@@ -43,16 +45,16 @@ def pick(units: list[list[int]], budget: int, rng: Rng) -> list[int]:
 class MaskedWords:
     """Masks a share of the tokens and predicts them from all the others.
 
-    ``units`` says which tokens are masked together: single tokens if not given, whole words with ``terms.words``,
+    ``units`` says which tokens are masked together: single tokens if not given, whole words with ``vocabulary.words``,
     or any other grouping (entities, words of a Chinese segmenter).
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     units: Units | None = None
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        units = [[index] for index in self.terms.maskable(ids)] if self.units is None else self.units(ids)
-        budget = max(1, round(self.rate * len(self.terms.maskable(ids))))
-        shown, label = corrupt(ids, pick(units, budget, rng), self.terms, rng)
+        units = [[index] for index in self.vocabulary.maskable(ids)] if self.units is None else self.units(ids)
+        budget = max(1, round(self.rate * len(self.vocabulary.maskable(ids))))
+        shown, label = corrupt(ids, pick(units, budget, rng), self.vocabulary, rng)
         return Example(bidirectional(shown).replace(label=label))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional, causal
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import corrupt
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -21,22 +23,22 @@ class Mass:
     (eight of ten words masked, one any word, one as it is), or, with ``only_masks``, nothing but [MASK].
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     share: float = 0.5
     only_masks: bool = False
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        words = self.terms.maskable(ids)
+        words = self.vocabulary.maskable(ids)
         if not words:
-            return Example(causal([self.terms.mask]), source=bidirectional(ids))
+            return Example(causal([self.vocabulary.mask]), source=bidirectional(ids))
         count = min(len(words), max(1, round(self.share * len(words))))
         start = int(rng.integers(len(words) - count + 1))
         chosen = words[start : start + count]
-        shown, label = corrupt(ids, chosen, self.terms, rng)
+        shown, label = corrupt(ids, chosen, self.vocabulary, rng)
         if self.only_masks:
-            shown = [self.terms.mask if label[index] != IGNORE else number for index, number in enumerate(ids)]
+            shown = [self.vocabulary.mask if label[index] != IGNORE else number for index, number in enumerate(ids)]
         first, last = chosen[0], chosen[-1]
-        target = causal([self.terms.mask, *ids[first:last]])
+        target = causal([self.vocabulary.mask, *ids[first:last]])
         # a token stands where it stood; a sentence without [CLS] has no place before its first word, so [MASK] joins it
         places = [max(0, index - 1) for index in range(first, last + 1)]
         return Example(target.replace(position=places, label=label[first : last + 1]), source=bidirectional(shown))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import backward, causal
-from masquerade.objectives.base import Example, Rng
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from masquerade.objectives.base import Example, Objective, Rng, Terms
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
+from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import MaskedWords
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class Pairs(ABC):
     """An objective over two sentences that follow each other and one from elsewhere, all without special tokens. The
     words are masked by ``inner``, as BERT masks them if not given. "Sentence" means any stretch of text."""
 
-    terms: Terms
+    vocabulary: Vocabulary
     inner: Objective | None = None
     ends: frozenset[int] = frozenset()  # the tokens that end a sentence
 
@@ -32,9 +35,9 @@ class Pairs(ABC):
 
     def _joined(self, a: Sequence[int], b: Sequence[int], wrong: bool, rng: Rng) -> Example:
         """[CLS] a [SEP] b [SEP] with segments 0 and 1, its words masked."""
-        ids = [self.terms.cls, *a, self.terms.sep, *b, self.terms.sep]
+        ids = [self.vocabulary.cls, *a, self.vocabulary.sep, *b, self.vocabulary.sep]
         segment = [0] * (len(a) + 2) + [1] * (len(b) + 1)
-        example = (self.inner or MaskedWords(self.terms))(ids, rng)
+        example = (self.inner or MaskedWords(self.vocabulary))(ids, rng)
         return replace(example, layout=example.layout.replace(segment=segment), verdict=int(wrong))
 
 

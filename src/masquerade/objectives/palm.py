@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.objectives.bart import written
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import MaskedWords
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Palm:
     the decoder's input, [CLS] if not given.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     stage: int = 2
     share: float = 0.8
     rate: float = 0.15
@@ -33,13 +35,13 @@ class Palm:
             raise MasqueradeError(f"PALM is trained in stages 1 and 2; there is no stage {self.stage}.")
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        reading = MaskedWords(self.terms, self.rate)
+        reading = MaskedWords(self.vocabulary, self.rate)
         if self.stage == 1:
             return reading(ids, rng)
-        words = self.terms.maskable(ids)
+        words = self.vocabulary.maskable(ids)
         count = max(1, min(len(words) - 1, round(self.share * len(words))))
         cut = words[count] if count < len(words) else len(ids)
-        ends = bool(ids) and ids[-1] == self.terms.sep and cut < len(ids)
-        source = reading([*ids[:cut], self.terms.sep] if ends else ids[:cut], rng).layout.replace(label=IGNORE)
-        start = self.terms.cls if self.start is None else self.start
-        return Example(written(ids[cut:], self.terms, start), source=source)
+        ends = bool(ids) and ids[-1] == self.vocabulary.sep and cut < len(ids)
+        source = reading([*ids[:cut], self.vocabulary.sep] if ends else ids[:cut], rng).layout.replace(label=IGNORE)
+        start = self.vocabulary.cls if self.start is None else self.start
+        return Example(written(ids[cut:], self.vocabulary, start), source=source)

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
 from masquerade.objectives.bart import written
-from masquerade.objectives.base import Example, Rng, Terms, choose
-from masquerade.objectives.units import sentences
+from masquerade.objectives.grouping import sentences
+from masquerade.text.vocabulary import Vocabulary
 
 Bag = Counter[int]  # how often each word occurs
 
@@ -57,7 +59,7 @@ class GapSentences:
     ``start`` opens the decoder's input; PEGASUS takes its padding token, number 0.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     ends: frozenset[int]
     gap: int
     strategy: str = "ind-orig"
@@ -75,17 +77,17 @@ class GapSentences:
             return choose(range(len(parts)), count, rng)
         if self.strategy == "lead":
             return list(range(len(parts)))[:count]
-        hidden = self.terms.specials | self.ends
+        hidden = self.vocabulary.specials | self.ends
         bags = [Counter(ids[index] for index in part if ids[index] not in hidden) for part in parts]
         method, counting = self.strategy.split("-")
         return {"ind": independent, "seq": sequential}[method](bags, count, counting == "uniq")
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        parts = sentences(ids, self.terms, self.ends)
+        parts = sentences(ids, self.vocabulary, self.ends)
         source, target, place = list[int](), list[int](), 0
         for number in self.gaps(ids, parts, rng) if parts else []:
             part = parts[number]
             source += [*ids[place : part.start], self.gap]
             target += ids[part.start : part.stop]
             place = part.stop
-        return Example(written(target, self.terms, self.start), source=bidirectional([*source, *ids[place:]]))
+        return Example(written(target, self.vocabulary, self.start), source=bidirectional([*source, *ids[place:]]))

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.masks import compensated, two_stream
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import Units, corrupt, pick
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -21,14 +23,14 @@ class PermutedWords:
     Special tokens come first in the order: they are known to all and never predicted.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     parts: int = 6  # the paper's K
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        maskable = self.terms.maskable(ids)
+        maskable = self.vocabulary.maskable(ids)
         order = _order(ids, rng.permutation(maskable).tolist() if maskable else [])
         predict = min(len(maskable), max(1, round(len(maskable) / self.parts)))
-        return Example(two_stream(ids, order, mask=self.terms.mask, predict=predict))
+        return Example(two_stream(ids, order, mask=self.vocabulary.mask, predict=predict))
 
 
 @dataclass(frozen=True)
@@ -38,22 +40,22 @@ class MaskedPermutedWords:
 
     With ``noisy``, as in the published training, those masks and the queries themselves are BERT's: eight of ten are
     [MASK], one is any word, one is the word itself. That last one is then known to its query, and to those asked
-    before it, by intention. ``units`` as in ``MaskedWords``; MPNet predicts whole words (``terms.words``).
+    before it, by intention. ``units`` as in ``MaskedWords``; MPNet predicts whole words (``vocabulary.words``).
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     units: Units | None = None
     noisy: bool = False
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        maskable = self.terms.maskable(ids)
+        maskable = self.vocabulary.maskable(ids)
         units = [[index] for index in maskable] if self.units is None else self.units(ids)
         picked = pick(units, max(1, round(self.rate * len(maskable))), rng) if self.rate > 0 else []
         chosen = rng.permutation(picked).tolist() if picked else []
-        layout = compensated(ids, _order(ids, chosen), known=len(ids) - len(chosen), mask=self.terms.mask)
+        layout = compensated(ids, _order(ids, chosen), known=len(ids) - len(chosen), mask=self.vocabulary.mask)
         if self.noisy:
-            shown, _ = corrupt(ids, chosen, self.terms, rng)
+            shown, _ = corrupt(ids, chosen, self.vocabulary, rng)
             masks = torch.tensor([shown[index] for index in chosen] * 2, dtype=torch.long)
             layout = layout.replace(ids=torch.cat([layout.ids[: len(ids)], masks]))
         return Example(layout)

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
-from masquerade.objectives.base import Example, Rng, Terms
+from masquerade.objectives.grouping import spell
 from masquerade.objectives.masked import Units
-from masquerade.objectives.units import spell
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.vocabulary import Vocabulary
 
 # Tokens of a WordPiece vocabulary are read with spaces between them ("March 5 , 1998"), so every space is optional.
 _MONTH = (
@@ -87,15 +89,15 @@ class Salient:
     """One of the spans that ``find`` finds, any of them as likely, is masked token by token and predicted. Where it
     finds none, one whole word is."""
 
-    terms: Terms
+    vocabulary: Vocabulary
     find: Units
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        found = [[index for index in span if ids[index] not in self.terms.specials] for span in self.find(ids)]
-        spans = [span for span in found if span] or self.terms.words(ids)
+        found = [[index for index in span if ids[index] not in self.vocabulary.specials] for span in self.find(ids)]
+        spans = [span for span in found if span] or self.vocabulary.words(ids)
         shown, label = list(ids), [IGNORE] * len(ids)
         for index in spans[int(rng.integers(len(spans)))] if spans else []:
-            shown[index], label[index] = self.terms.mask, ids[index]
+            shown[index], label[index] = self.vocabulary.mask, ids[index]
         return Example(bidirectional(shown).replace(label=label))
 
 

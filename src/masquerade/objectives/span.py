@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import torch
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import Units
+from masquerade.text.vocabulary import Vocabulary
 
 PLACES = 20  # how many places inside a span the boundary objective tells apart
 
@@ -42,12 +44,12 @@ class MaskedSpans:
     are rare, 3.8 is the mean. All tokens of a span share one fate (shown as [MASK], as any words, or as they are), so
     a span does not give itself away. The last span ends where the share is reached.
 
-    ``units`` says what a span is counted in: whole words (``terms.words``) if not given, or the words of a segmenter.
+    ``units`` says what a span is counted in: whole words (``vocabulary.words``) if not given, or a segmenter's words.
     ``Example.spans`` has for every masked token, in reading order, the indices of the tokens just left and right of
     its span and its place in it, from which the boundary objective predicts it.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     stop: float = 0.2  # the chance that a span ends behind each of its words
     longest: int = 10
@@ -60,17 +62,17 @@ class MaskedSpans:
             for inner, index in enumerate(span):
                 label[index] = ids[index]
                 if fate < 0.8:
-                    shown[index] = self.terms.mask
+                    shown[index] = self.vocabulary.mask
                 elif fate < 0.9:
-                    shown[index] = self.terms.draw(rng)
+                    shown[index] = self.vocabulary.draw(rng)
                 rows.append([span[0] - 1, span[-1] + 1, min(inner, PLACES - 1)])
         spans = torch.tensor(rows, dtype=torch.long).reshape(-1, 3)
         return Example(bidirectional(shown).replace(label=label), spans=spans)
 
     def _spans(self, ids: Sequence[int], rng: Rng) -> list[list[int]]:
         """The indices of each masked span, in reading order."""
-        units = (self.units or self.terms.words)(ids)
-        budget = max(1, round(self.rate * len(self.terms.maskable(ids))))
+        units = (self.units or self.vocabulary.words)(ids)
+        budget = max(1, round(self.rate * len(self.vocabulary.maskable(ids))))
         taken, spans = [False] * len(ids), []
         while (left := budget - sum(taken)) > 0:
             span: list[int] = []

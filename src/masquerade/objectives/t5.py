@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional, causal
-from masquerade.objectives.base import Example, Rng, Terms, choose
+from masquerade.text.vocabulary import Vocabulary
 
 
 def runs(indices: Iterable[int]) -> list[list[int]]:
@@ -39,7 +41,7 @@ class SpanCorruption:
     decoder's input; T5 takes its padding token, number 0.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     sentinels: Sequence[int]
     rate: float = 0.15
     mean: float = 3.0
@@ -51,7 +53,7 @@ class SpanCorruption:
         return lost, min(max(1, round(lost / self.mean)), max(1, words - lost))
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        words = self.terms.maskable(ids)
+        words = self.vocabulary.maskable(ids)
         lost, parts = self.amounts(len(words)) if words else (0, 1)
         noise: list[int] = []
         place = 0

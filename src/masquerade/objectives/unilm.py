@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.masks import backward, bidirectional, causal, prefix
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import corrupt
+from masquerade.text.vocabulary import Vocabulary
 
 BOTH_WAYS, LEFT_TO_RIGHT, RIGHT_TO_LEFT, SOURCE_TO_TARGET = 0, 2, 3, 4  # the segment that each mask begins at
 MASKS = (BOTH_WAYS, BOTH_WAYS, SOURCE_TO_TARGET, SOURCE_TO_TARGET, LEFT_TO_RIGHT, RIGHT_TO_LEFT)  # equally likely
@@ -26,7 +28,7 @@ class UnifiedWords:
     ``own_segments`` false they are those of a BERT: 0, and 1 for a target.
     """
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     several: float = 0.2  # how often two or three neighbours are masked together
     own_segments: bool = True
@@ -34,8 +36,8 @@ class UnifiedWords:
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         mask = MASKS[int(rng.integers(len(MASKS)))]
         shown, cut = self._cut(list(ids), rng) if mask == SOURCE_TO_TARGET else (list(ids), 0)
-        candidates = [*self.terms.maskable(shown), len(shown) - 1] if cut else self.terms.maskable(shown)
-        shown, label = corrupt(shown, self._grams(candidates, rng), self.terms, rng)
+        candidates = [*self.vocabulary.maskable(shown), len(shown) - 1] if cut else self.vocabulary.maskable(shown)
+        shown, label = corrupt(shown, self._grams(candidates, rng), self.vocabulary, rng)
         if mask == LEFT_TO_RIGHT:
             layout = causal(shown)
         elif mask == RIGHT_TO_LEFT:
@@ -48,13 +50,13 @@ class UnifiedWords:
 
     def _cut(self, ids: list[int], rng: Rng) -> tuple[list[int], int]:
         """[CLS] source [SEP] target [SEP], and where the target begins; a piece of one word stays whole (0)."""
-        first, last = int(ids[:1] == [self.terms.cls]), len(ids) - int(ids[-1:] == [self.terms.sep])
+        first, last = int(ids[:1] == [self.vocabulary.cls]), len(ids) - int(ids[-1:] == [self.vocabulary.sep])
         body = ids[first:last]
-        starts = [word[0] for word in self.terms.words(body)[1:]]
+        starts = [word[0] for word in self.vocabulary.words(body)[1:]]
         if not starts:
             return ids, 0
         at = starts[int(rng.integers(len(starts)))]
-        return [self.terms.cls, *body[:at], self.terms.sep, *body[at:], self.terms.sep], at + 2
+        return [self.vocabulary.cls, *body[:at], self.vocabulary.sep, *body[at:], self.vocabulary.sep], at + 2
 
     def _grams(self, candidates: list[int], rng: Rng) -> list[int]:
         """Tokens to mask: mostly single ones, now and then two or three neighbours, until there are enough."""

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.beam import Beam
+from masquerade.decoding.canvas import Page
 from masquerade.decoding.constraints import Constraint, SpanOf
-from masquerade.decoding.generate import Method
 from masquerade.decoding.loop import Desk, Hypothesis, Job, write
 from masquerade.decoding.mixture import Mixture
-from masquerade.decoding.page import Page
-from masquerade.decoding.parallel import Blocks, Parallel
+from masquerade.decoding.plans import Blocks, Parallel
 from masquerade.decoding.rerank import Given, Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout
 from masquerade.nn.model import Model
 from masquerade.reading.layouts import Sheet
+from masquerade.writing.generate import Method
 
 BEAMS, DRAFTS, BLOCK, GAMMA = 4, 8, 4, 0.5
 Pair = tuple[Sequence[int], Sequence[int]]  # the ids of a question and of a passage

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from masquerade.decoding.page import FORWARD, NOTHING, Page
+from masquerade.decoding.canvas import FORWARD, NOTHING, Page
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout, batch, join
 from masquerade.masks import Ids, shared_passage

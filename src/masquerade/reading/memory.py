@@ -19,7 +19,7 @@ from masquerade.nn.attention import KeyValues
 from masquerade.nn.cache import Cache
 from masquerade.nn.model import Model
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import Rows
+from masquerade.reading.span_scores import Rows
 
 
 @dataclass(frozen=True)

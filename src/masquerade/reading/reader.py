@@ -11,15 +11,15 @@ from pathlib import Path
 
 import torch
 
-from masquerade.checkpoint import load
+from masquerade.checkpoints.folders import load
 from masquerade.decoding.spans import SpanChoice, choose_spans
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, Sight, joined, merged
 from masquerade.reading.decoders import DRAFTS, METHODS, write_answers
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import PARTS, mark
 from masquerade.reading.memory import Memory, encode, recall
+from masquerade.reading.span_scores import PARTS, mark
 from masquerade.text.tokenizer import Tokenizer
 
 DECODERS = tuple(METHODS)
@@ -66,7 +66,7 @@ class Settings:
     def sheet(self, model: Model) -> Sheet:
         """How questions and passages are laid out for the model."""
         longest = model.spec.longest - model.spec.position_offset
-        return Sheet.of(model.reader, self.slots, self.question, longest, self.reach)
+        return Sheet.of(model.tokenizer, self.slots, self.question, longest, self.reach)
 
 
 class Reader:
@@ -74,7 +74,7 @@ class Reader:
 
     def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype | None = None) -> None:
         self.model, self.settings = model.eval(), Settings.of(model)
-        self.sheet, self.tokenizer = self.settings.sheet(model), model.reader
+        self.sheet, self.tokenizer = self.settings.sheet(model), model.tokenizer
         self.memory = Memory(memory, stored or STORED[self.settings.stored])
 
     @staticmethod

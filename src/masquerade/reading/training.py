@@ -10,17 +10,18 @@ from pathlib import Path
 
 import torch
 
-from masquerade.checkpoint import load
-from masquerade.data.rows import Place, shelve
+from masquerade.checkpoints.folders import load
+from masquerade.data.examples import Example
+from masquerade.data.packing import Place, first_fit
+from masquerade.data.rng import Rng, rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.layout import join
 from masquerade.nn.model import Model
-from masquerade.objectives.base import Example, Rng, chance
-from masquerade.reading.lessons import Lesson, ReadingLoss, lessons
-from masquerade.reading.marks import PARTS
+from masquerade.reading.examples import Lesson, ReadingLoss, lessons
 from masquerade.reading.reader import Reader, Settings
 from masquerade.reading.records import read_questions
 from masquerade.reading.scores import METRICS
+from masquerade.reading.span_scores import PARTS
 from masquerade.training.loop import Job, mean_loss
 from masquerade.training.loss import Loss
 from masquerade.training.recipe import Recipe
@@ -86,7 +87,7 @@ class TrainReader(Job):
         train = [record for source in recipe.train for record in read_questions(source)]
         self.train = train[: recipe.limit or None]
         held_out = [record for source in recipe.held_out for record in read_questions(source)]
-        order = chance(0, len(held_out)).permutation(len(held_out))[: recipe.held_out_questions]
+        order = rng_for(0, len(held_out)).permutation(len(held_out))[: recipe.held_out_questions]
         self.test = [held_out[index] for index in sorted(order.tolist())]
 
     def begin(self) -> dict[str, Model]:
@@ -95,7 +96,7 @@ class TrainReader(Job):
         kept = tuple(head for head in start.spec.all_heads if head == "lm" and head not in heads)
         spec = replace(start.spec, family="masquerade", fork=recipe.fork, pooler=False)
         spec = replace(spec, dropout=recipe.dropout, attention_dropout=0.0)
-        tokenizer = start.reader.lowercased() if recipe.lowercase else start.reader
+        tokenizer = start.tokenizer.lowercased() if recipe.lowercase else start.tokenizer
         model = Model(replace(spec, outputs=heads + kept, spare=()), tokenizer)
         mine, theirs = model.state_dict(), start.state_dict()
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
@@ -105,7 +106,7 @@ class TrainReader(Job):
         return {"": settings.put(model)}
 
     def read(self, model: Model, folder: Path) -> None:
-        self.sheet, tokenizer = Settings.of(model).sheet(model), model.reader
+        self.sheet, tokenizer = Settings.of(model).sheet(model), model.tokenizer
         self.lessons = lessons(tokenizer, self.sheet, self.train, self.recipe.most, self.recipe.window)
         if not any(spans for lesson in self.lessons for _, spans in lesson.questions):
             raise MasqueradeError("There is no question with an answer in its passage to learn from.")
@@ -115,7 +116,7 @@ class TrainReader(Job):
                 self.near[lesson.article].append(lesson)
         self.epoch = len(self._cut(0))
         held_out = [each for each in lessons(tokenizer, self.sheet, self.test, self.recipe.most) if each.questions]
-        self.held_out = self._packed([self.example(lesson, chance(0, n)) for n, lesson in enumerate(held_out)])
+        self.held_out = self._packed([self.example(lesson, rng_for(0, n)) for n, lesson in enumerate(held_out)])
 
     def loss(self, networks: dict[str, Model]) -> Loss:
         return ReadingLoss(networks[""], self.sheet, self.recipe.parts)
@@ -127,7 +128,7 @@ class TrainReader(Job):
     def _cut(self, epoch: int) -> list[list[Lesson]]:
         """The windows of each step of an epoch: in a new order, those of like length together, and as many as have a
         batch's questions. Of the windows that answer nothing a few are among them, as there are few strangers."""
-        rng = chance(self.recipe.seed, epoch, len(self.lessons))
+        rng = rng_for(self.recipe.seed, epoch, len(self.lessons))
         taken = [each for each in self.lessons if each.questions or rng.random() < self.recipe.strangers]
         order, batches = rng.permutation(len(taken)).tolist(), list[list[Lesson]]()
         pool = math.ceil(TOGETHER * self.recipe.batch * len(order) / sum(len(each.questions) for each in taken))
@@ -145,13 +146,13 @@ class TrainReader(Job):
         while True:
             cut = self._cut(place.epoch)
             for number in range(place.piece, len(cut)):
-                rng = chance(self.recipe.seed, place.epoch, number, len(cut))
+                rng = rng_for(self.recipe.seed, place.epoch, number, len(cut))
                 examples = [self.example(lesson, rng) for lesson in cut[number]]
                 yield self._packed(examples), Place(place.epoch, number + 1)
             place = Place(place.epoch + 1, 0)
 
     def _packed(self, examples: Sequence[Example]) -> list[list[Example]]:
-        shelves = shelve([len(example.layout) for example in examples], self.recipe.row)
+        shelves = first_fit([len(example.layout) for example in examples], self.recipe.row)
         return [[examples[index] for index in shelf] for shelf in shelves]
 
     def example(self, lesson: Lesson, rng: Rng) -> Example:

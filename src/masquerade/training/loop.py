@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from masquerade.data.rows import Place, collate
+from masquerade.data.examples import Example
+from masquerade.data.packing import Place, collate
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 from masquerade.nn.model import Model
-from masquerade.objectives.base import Example
+from masquerade.training.checkpoints import Store
 from masquerade.training.loss import Loss
 from masquerade.training.recipe import Recipe
 from masquerade.training.report import Report
-from masquerade.training.store import Store
 
 Rows = list[list[Example]]
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from masquerade.data.rows import Batch
+from masquerade.data.examples import Example
+from masquerade.data.packing import Batch
 from masquerade.layout import IGNORE, Layout
 from masquerade.nn.model import Model
-from masquerade.objectives.base import Example
 from masquerade.objectives.electra import replaced
 
 

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from masquerade.checkpoint import load
-from masquerade.data.rows import Place, Rows
-from masquerade.data.tokens import prepare
+from masquerade.checkpoints.folders import load
+from masquerade.data.corpus import prepare
+from masquerade.data.examples import Example
+from masquerade.data.packing import Place, Rows
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
 from masquerade.objectives import entry, make_objective
-from masquerade.objectives.base import Example, Terms
 from masquerade.objectives.electra import GeneratorWords, generator_spec
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.vocabulary import Vocabulary
 from masquerade.training.loop import Job, mean_loss
 from masquerade.training.loss import Electra, Loss
 from masquerade.training.recipe import Pretraining
@@ -32,7 +33,7 @@ class Pretrain(Job):
 
     def begin(self) -> dict[str, Model]:
         model = self._model()
-        if model.tokenizer is None:
+        if not model.has_tokenizer:
             raise MasqueradeError("The model to train has no tokenizer; name one in the recipe: tokenizer = '…'.")
         objective = make_objective(self.recipe.objective, model.tokenizer, self.recipe.options)
         if not isinstance(objective, GeneratorWords):
@@ -42,9 +43,9 @@ class Pretrain(Job):
         return {"": model, "generator": generator}
 
     def read(self, model: Model, folder: Path) -> None:
-        recipe, tokenizer = self.recipe, model.reader
+        recipe, tokenizer = self.recipe, model.tokenizer
         self.objective = make_objective(recipe.objective, tokenizer, recipe.options)
-        self.terms = Terms.of(tokenizer)
+        self.vocabulary = Vocabulary.of(tokenizer)
         self.rows = self._rows(recipe.train, folder / "tokens" / "train", tokenizer, recipe.seed, recipe.copies)
         if recipe.held_out:
             rows = self._rows(recipe.held_out, folder / "tokens" / "held_out", tokenizer, seed=0)
@@ -52,7 +53,7 @@ class Pretrain(Job):
 
     def loss(self, networks: dict[str, Model]) -> Loss:
         if isinstance(self.objective, GeneratorWords):
-            return Electra(networks[""], networks["generator"], self.terms.specials, self.objective.weight)
+            return Electra(networks[""], networks["generator"], self.vocabulary.specials, self.objective.weight)
         return Loss(networks[""])
 
     @property
@@ -74,7 +75,8 @@ class Pretrain(Job):
         tokenizer = Tokenizer.load(Path(recipe.tokenizer).expanduser()) if recipe.tokenizer else None
         if recipe.start:
             model = load(recipe.start)
-            model.tokenizer = model.tokenizer or tokenizer
+            if not model.has_tokenizer:
+                model.tokenizer = tokenizer
             return model if set(needed) <= set(model.spec.all_heads) else model.with_heads(needed)
         if tokenizer is None:
             raise MasqueradeError("Fresh weights need a tokenizer: name the folder of one, or make one with 'vocab'.")
@@ -88,4 +90,6 @@ class Pretrain(Job):
         """The rows of some sources, tokenised once."""
         recipe = self.recipe
         tokens = prepare(sources, tokenizer, folder, recipe.text_field)
-        return Rows(tokens, self.objective, self.terms, length=recipe.length, row=recipe.row, seed=seed, copies=copies)
+        return Rows(
+            tokens, self.objective, self.vocabulary, length=recipe.length, row=recipe.row, seed=seed, copies=copies
+        )

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from masquerade.training.store import Store
+from masquerade.training.checkpoints import Store
 
 
 class Report:
@@ -66,7 +66,7 @@ class Report:
 
     def plot(self) -> None:
         """Draw the loss curve beside the log."""
-        from masquerade.training.curve import save_curve
+        from masquerade.drawing.curves import save_curve
 
         history = self.store.history()
         series = {name: [(e["step"], e[name]) for e in history if name in e] for name in ("loss", "held_out")}

@@ -232,7 +232,7 @@ def _tokenizer(model: Model) -> Tokenizer:
         raise MasqueradeError("An encoder–decoder predicts a text from another one; measure a model with one stack.")
     if model.spec.fork is not None:
         raise MasqueradeError("A reader predicts answers, not texts; score it with 'masquerade evaluate reader'.")
-    return model.reader
+    return model.tokenizer
 
 
 def _exp(value: float) -> float:

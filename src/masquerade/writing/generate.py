@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 from masquerade.decoding.autoregressive import Greedy, Sample
 from masquerade.decoding.beam import Beam
+from masquerade.decoding.canvas import NOTHING, Page
 from masquerade.decoding.constraints import Constraint
-from masquerade.decoding.frames import Frame, Ids, frame_for
+from masquerade.decoding.logits import Processor, forced, no_repeat, repetition
 from masquerade.decoding.loop import Commit, Desk, Hypothesis, Job, Writing, write
 from masquerade.decoding.mixture import Mixture
-from masquerade.decoding.page import NOTHING, Page
-from masquerade.decoding.parallel import Blocks, Diffusion, MaskPredict, Parallel
-from masquerade.decoding.pick import Processor, forced, no_repeat, repetition
+from masquerade.decoding.plans import Blocks, Diffusion, MaskPredict, Parallel
 from masquerade.decoding.rerank import Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
+from masquerade.writing.prompts import Frame, Ids, frame_for
 
 Prompt = str | Ids
 USUAL = 64  # tokens written where nobody says how many
@@ -166,7 +166,7 @@ def stream(
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
     ids = encode(model, frame, [prompt])
-    if model.tokenizer is None:
+    if not model.has_tokenizer:
         raise MasqueradeError("This model came without a tokenizer, so it has no text to give; use generate.")
     if getattr(way, "copies", 1) > 1:
         raise MasqueradeError("A stream is one text, but several copies are asked for; use generate.")
@@ -233,7 +233,7 @@ def encode(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[
             )
         if not isinstance(prompt, str):
             found.append([int(number) for number in prompt])
-        elif model.tokenizer is None:
+        elif not model.has_tokenizer:
             raise MasqueradeError("This model came without a tokenizer, so it cannot read text; give it ids.")
         else:
             found.append(frame.encode(model.tokenizer, prompt))
@@ -291,7 +291,7 @@ def _written(model: Model, prompt: int, before: list[int], found: Sequence[Hypot
 
 def _text(model: Model, before: list[int], ids: list[int]) -> str:
     """What is written as text; behind what it continues, so that the space between them is not lost."""
-    if model.tokenizer is None:
+    if not model.has_tokenizer:
         return ""
     opening, whole = model.tokenizer.decode(before), model.tokenizer.decode([*before, *ids])
     return whole[len(opening) :] if whole.startswith(opening) else model.tokenizer.decode(ids)

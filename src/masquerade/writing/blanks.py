@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from masquerade.decoding.frames import Blank, frame_for
-from masquerade.decoding.generate import Method, Prompt, Written, encode, generate
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
+from masquerade.writing.generate import Method, Prompt, Written, encode, generate
+from masquerade.writing.prompts import Blank, frame_for
 
 
 @dataclass(frozen=True)
@@ -33,4 +33,4 @@ def fill_blanks(model: Model, prompt: Prompt, method: str | Method = "greedy", *
         blanks += generate(model, [ids], method, frame=now, **settings)
     written = {place: each.ids for place, each in zip(places, blanks, strict=True)}
     whole = [number for place, token in enumerate(ids) for number in written.get(place, [token])]
-    return Infilled("" if model.tokenizer is None else model.tokenizer.decode(whole), whole, blanks)
+    return Infilled("" if not model.has_tokenizer else model.tokenizer.decode(whole), whole, blanks)

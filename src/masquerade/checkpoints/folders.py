@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from masquerade.checkpoints.weights import Weights, read_tensorflow, read_weights, write_weights
 from masquerade.errors import CheckpointError
 from masquerade.families import FAMILIES
 from masquerade.families.base import Family
@@ -17,7 +18,6 @@ from masquerade.files import read_json, write_text
 from masquerade.nn.model import Model
 from masquerade.nn.spec import Spec
 from masquerade.text.tokenizer import Tokenizer
-from masquerade.weights import Weights, read_tensorflow, read_weights, write_weights
 
 PRETRAINED = ("lm", "pair", "detect", "boundary")  # heads recognised by their weights alone
 HUB_FILES = ("*.json", "*.txt", "*.model")
@@ -51,7 +51,7 @@ def save(model: Model, folder: str | Path, dtype: torch.dtype | None = None) -> 
     names = family.names(model.spec, weights, family.prefix if model.spec.all_heads else "")
     theirs = family.merge({names[name]: tensor for name, tensor in weights.items()}, model.spec)
     write_weights(place / "model.safetensors", theirs)
-    if model.tokenizer is not None:
+    if model.has_tokenizer:
         model.tokenizer.save(place)
     write_text(place / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 

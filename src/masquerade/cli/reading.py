@@ -17,15 +17,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from masquerade.data.tokens import read_documents
+from masquerade.data.corpus import read_documents
+from masquerade.documents.files import Page, decoded, language, read_pages
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 from masquerade.reading.answers import VOTES, Answer
-from masquerade.reading.clozes import self_made
-from masquerade.reading.pages import Page, decoded, language, read_pages
 from masquerade.reading.reader import DECODERS, Reader
 from masquerade.reading.records import Asked, read_questions, write_questions
 from masquerade.reading.scores import METRICS, read_accepted
+from masquerade.reading.synthetic import self_made
 
 FOUND = "bold black on bright_yellow"  # the answer in its sentence
 LONG = 24  # windows of text; from so many on, an answer takes long enough for a progress bar

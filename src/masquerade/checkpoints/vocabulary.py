@@ -10,7 +10,7 @@ import torch
 
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
-from masquerade.text.keep import cut
+from masquerade.text.subset import cut
 
 TABLES = ("words.table.weight", "heads.lm.decoder.weight", "heads.lm.bias", "heads.boundary.bias")  # a row a token
 
@@ -22,7 +22,7 @@ def keep_tokens(model: Model, tokens: Iterable[int]) -> tuple[Model, list[int]]:
     tokens are what they were; what is saved of the new model is an ordinary checkpoint.
     """
     spec = model.spec
-    if model.tokenizer is None:
+    if not model.has_tokenizer:
         raise MasqueradeError("This model came without a tokenizer, which has to be cut with it; add its vocab.txt.")
     if spec.cutoffs:
         raise MasqueradeError("A vocabulary in clusters (an adaptive softmax) cannot be cut; its clusters would shift.")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from masquerade import masks
-from masquerade.draw import Picture, save, terminal
+from masquerade.drawing.pictures import Picture, save, terminal
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import Kind, Layout, visible
 from masquerade.text.chinese import is_wide

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from masquerade.checkpoint import load
-from masquerade.data.tokens import read_documents
+from masquerade.checkpoints.folders import load
+from masquerade.data.corpus import read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.ngram import NGram

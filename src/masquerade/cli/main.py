@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from masquerade.cli.asking import Ask
 from masquerade.errors import MasqueradeError
-from masquerade.reading.asking import Ask
 
 app = typer.Typer(
     help="Small language models under any mask.",
@@ -47,7 +47,7 @@ def draw(
 
     [dim]masquerade draw prefix --text "北京是首都 | Beijing is the capital" --out prefix.png[/dim]
     """
-    from masquerade.gallery import show
+    from masquerade.drawing.gallery import show
 
     show(name, text, out, every)
 
@@ -63,7 +63,7 @@ def fill(
 
     [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
     """
-    from masquerade.decoding.commands import show_filled
+    from masquerade.cli.writing import show_filled
 
     show_filled(model, text, top, as_json)
 
@@ -78,7 +78,7 @@ def models(
 
     [dim]masquerade models --diagram bert --out bert.svg[/dim]
     """
-    from masquerade.catalogue import models as show
+    from masquerade.families.catalogue import models as show
 
     show(diagram, out, as_json)
 
@@ -193,7 +193,7 @@ def evaluate_classifier(
 
     [dim]masquerade evaluate classifier dev.tsv --model runs/sst2[/dim]
     """
-    from masquerade.labelling.commands import score_classifier
+    from masquerade.cli.labelling import score_classifier
 
     score_classifier(records, model, (text, pair, label), predictions, as_json)
 
@@ -209,7 +209,7 @@ def evaluate_tagger(
 
     [dim]masquerade evaluate tagger dev.json --model runs/cluener[/dim]
     """
-    from masquerade.labelling.commands import score_tagger
+    from masquerade.cli.labelling import score_tagger
 
     score_tagger(records, model, predictions, as_json)
 
@@ -236,7 +236,7 @@ def evaluate_reader(
     [dim]masquerade evaluate reader dev.json --model en --worst 10 --predictions answers.jsonl[/dim]
     [dim]masquerade evaluate reader sogouqa.json --model zh --accepted gold.txt[/dim]
     """
-    from masquerade.reading.commands import Exam, score_reader
+    from masquerade.cli.reading import Exam, score_reader
 
     exam = Exam(records, metric, decoder, vote, accepted, limit)
     score_reader(model, exam, predictions, worst, as_json)
@@ -273,7 +273,7 @@ def ask(
     [dim]masquerade ask "都江堰是谁修建的？" --in examples/dujiangyan.txt --n-best 3[/dim]
     [dim]masquerade ask --in notes report.md[/dim]
     """
-    from masquerade.reading.commands import How, show_answers
+    from masquerade.cli.reading import How, show_answers
 
     show_answers(question, source or [], model, How(n_best, vote, decoder, free), as_json)
 
@@ -295,7 +295,7 @@ def questions(
     [dim]masquerade questions corpus.jsonl --count 5000 --out clozes.jsonl[/dim]
     [dim]masquerade train reader recipes/reader-en.toml train=clozes.jsonl out=runs/first[/dim]
     """
-    from masquerade.reading.commands import make_questions
+    from masquerade.cli.reading import make_questions
 
     make_questions(texts, out, count, each, passages, length, seed)
 
@@ -312,7 +312,7 @@ def classify(
 
     [dim]masquerade classify --model runs/sst2 "A charming and often affecting journey."[/dim]
     """
-    from masquerade.labelling.commands import show_classes
+    from masquerade.cli.labelling import show_classes
 
     show_classes(model, texts or [], pair, source, as_json)
 
@@ -328,7 +328,7 @@ def tag(
 
     [dim]masquerade tag --model runs/cluener "彭小军在台湾的银行工作。"[/dim]
     """
-    from masquerade.labelling.commands import show_entities
+    from masquerade.cli.labelling import show_entities
 
     show_entities(model, texts or [], source, as_json)
 
@@ -388,7 +388,7 @@ def generate(
     [dim]masquerade generate "北京是[MASK]。" --model glm --method beam --beams 4 --copies 3[/dim]
     [dim]masquerade generate --in news.txt --model title --method blocks --block-size 4 --trace-out steps.svg[/dim]
     """
-    from masquerade.decoding.commands import Limits, Output, show_texts
+    from masquerade.cli.writing import Limits, Output, show_texts
 
     settings = {
         "max_new": max_new, "min_new": min_new, "repetition": repetition, "no_repeat": no_repeat, "copies": copies,
@@ -411,8 +411,8 @@ def keep(
 
     [dim]masquerade keep --model bert-zh --texts news.txt --least 2 --out bert-news[/dim]
     """
-    from masquerade.data.tokens import read_documents
-    from masquerade.decoding.commands import show_keep
+    from masquerade.cli.writing import show_keep
+    from masquerade.data.corpus import read_documents
 
     show_keep(model, (document for source in texts for document in read_documents(source)), least, out)
 
@@ -434,7 +434,7 @@ def perplexity(
 
     [dim]masquerade perplexity test.txt --model runs/gpt/step-1000 --length 128[/dim]
     """
-    from masquerade.writing.commands import show_perplexity
+    from masquerade.cli.language_models import show_perplexity
 
     show_perplexity(texts, model, length, stride, as_json)
 
@@ -454,7 +454,7 @@ def ngram(
 
     [dim]masquerade ngram train.txt --test test.txt --tokenizer my-vocab --order 5[/dim]
     """
-    from masquerade.writing.commands import show_ngrams
+    from masquerade.cli.language_models import show_ngrams
 
     show_ngrams(train, test, tokenizer, order, limit, as_json)
 
@@ -471,7 +471,7 @@ def vocab(
 
     [dim]masquerade vocab corpus.txt --kind wordpiece --size 8000 --out my-vocab[/dim]
     """
-    from masquerade.data.tokens import read_documents
+    from masquerade.data.corpus import read_documents
     from masquerade.text.training import train_tokenizer
 
     documents = (document for source in texts for document in read_documents(source))
@@ -489,7 +489,7 @@ def convert(
 
     [dim]masquerade convert chinese_bert/bert_model.ckpt bert-zh[/dim]
     """
-    from masquerade.checkpoint import load, save
+    from masquerade.checkpoints.folders import load, save
 
     if Path(source).exists() and target.exists() and Path(source).resolve() == target.resolve():
         raise MasqueradeError(f"'{source}' cannot be converted onto itself; give another folder.")

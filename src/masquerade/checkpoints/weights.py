@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from masquerade.checkpoints.tensorflow import read_bundle
 from masquerade.errors import CheckpointError
 from masquerade.files import read_json, write_whole
-from masquerade.tensorbundle import read_bundle
 
 Weights = dict[str, Tensor]
 

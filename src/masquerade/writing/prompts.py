@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from masquerade.decoding.page import FORWARD, INSIDE, NOTHING, Page
+from masquerade.decoding.canvas import FORWARD, INSIDE, NOTHING, Page
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout, batch
 from masquerade.masks import bidirectional, causal, infill
@@ -268,7 +268,7 @@ def _decode(model: Model) -> Decode:
         forced = config.get("forced_bos_token_id")
         return Decode((start,) if forced is None else (start, forced), end)
     roles = {"bart": ("sep", "cls"), "palm": ("cls",), "mass": ("mask",)}.get(spec.family, ())
-    known = model.tokenizer.specials if model.tokenizer is not None else {}
+    known = model.tokenizer.specials if model.has_tokenizer else {}
     if roles and all(role in known for role in roles):
         return Decode(tuple(known[role] for role in roles), end)
     return Decode((spec.pad,), end)
@@ -281,7 +281,7 @@ def _token(model: Model, key: str, role: str, *names: str) -> int | None:
         said = said[0]
     if isinstance(said, int) and 0 <= said < model.spec.vocab:
         return said
-    if model.tokenizer is None:
+    if not model.has_tokenizer:
         return None
     by_name = (model.tokenizer.backend.token_to_id(name) for name in names)
     found = [model.tokenizer.specials.get(role), *by_name]
@@ -293,6 +293,6 @@ def _needed(model: Model, role: str) -> int:
 
 
 def _tokenizer(model: Model) -> Tokenizer:
-    if model.tokenizer is None:
+    if not model.has_tokenizer:
         raise MasqueradeError("This model came without a tokenizer; add its vocab.txt, or give the frame and ids.")
     return model.tokenizer

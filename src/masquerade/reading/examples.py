@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from masquerade.data.rows import Batch
+from masquerade.data.examples import Example
+from masquerade.data.packing import Batch
 from masquerade.layout import IGNORE
 from masquerade.masks import forked
 from masquerade.nn.model import Model
-from masquerade.objectives.base import Example
 from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.marks import Rows, mark
 from masquerade.reading.records import Asked
+from masquerade.reading.span_scores import Rows, mark
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.loss import Loss
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from masquerade.decoding.filling import Filling, Plan, Schedule
 from masquerade.decoding.lengths import Lengths
 from masquerade.decoding.loop import Job
+from masquerade.decoding.masked_decoding import Filling, Plan, Schedule
 from masquerade.errors import MasqueradeError
 
 

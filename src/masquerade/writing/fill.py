@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from masquerade.decoding.blanks import Infilled
-from masquerade.decoding.frames import Cloze, frame_for
-from masquerade.decoding.generate import Method, Prompt, encode, generate
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
+from masquerade.writing.blanks import Infilled
+from masquerade.writing.generate import Method, Prompt, encode, generate
+from masquerade.writing.prompts import Cloze, frame_for
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Filled:
 @torch.inference_mode()
 def fill(model: Model, text: str, top: int = 5) -> Filled:
     """Fill each [MASK] of the text by itself, and list the ``top`` most probable words for it."""
-    tokenizer = model.reader
+    tokenizer = model.tokenizer
     if top < 1:
         raise MasqueradeError(f"The best {top} words cannot be listed; ask for at least one.")
     layout = bidirectional(tokenizer.encode(text, specials=True)).to(model.device)
@@ -61,4 +61,4 @@ def fill_by(model: Model, prompt: Prompt, method: str | Method = "mask-predict",
     written = generate(model, [ids], method, frame=frame, **settings)[0]
     words = iter(written.ids)
     whole = [next(words) if number == frame.mask else number for number in ids]
-    return Infilled("" if model.tokenizer is None else model.tokenizer.decode(whole), whole, [written])
+    return Infilled("" if not model.has_tokenizer else model.tokenizer.decode(whole), whole, [written])

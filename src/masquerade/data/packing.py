@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from masquerade.data.tokens import Tokens
+from masquerade.data.corpus import Tokens
+from masquerade.data.examples import Example
+from masquerade.data.rng import PieceRng, Rng, dynamic_masks, rng_for, static_masks
 from masquerade.layout import IGNORE, Layout, batch
 from masquerade.masks import pack
-from masquerade.objectives.base import Example, Objective, Rng, Terms, chance
+from masquerade.objectives.base import Objective
 from masquerade.objectives.pairs import Pairs
-from masquerade.objectives.static import Chances, Dynamic, Static
+from masquerade.text.vocabulary import Vocabulary
 
 TOGETHER = 256  # how many pieces are packed together
 
@@ -64,17 +66,17 @@ class Rows:
         self,
         tokens: Tokens,
         objective: Objective | Pairs,
-        terms: Terms,
+        vocabulary: Vocabulary,
         *,
         length: int,
         row: int,
         seed: int,
         copies: int = 0,
     ) -> None:
-        self.tokens, self.objective, self.terms = tokens, objective, terms
+        self.tokens, self.objective, self.vocabulary = tokens, objective, vocabulary
         self.pieces = tokens.pieces(length - (3 if isinstance(objective, Pairs) else 2))
         self.row, self.seed = row, seed
-        self.chances: Chances = Static(seed, copies) if copies else Dynamic(seed)
+        self.piece_rng: PieceRng = static_masks(seed, copies) if copies else dynamic_masks(seed)
 
     def __call__(self, place: Place) -> Iterator[tuple[list[Example], Place]]:
         """Rows from a place on, each with the place behind it; a row never spans two epochs."""
@@ -92,17 +94,17 @@ class Rows:
         """Pieces as full rows, in any order."""
         examples = [self.example(epoch, number) for number in numbers]
         lengths = [max(len(each.layout), 0 if each.source is None else len(each.source)) for each in examples]
-        shelves = shelve(lengths, self.row)
-        shuffled = chance(self.seed, epoch, start, len(shelves)).permutation(len(shelves)).tolist()
+        shelves = first_fit(lengths, self.row)
+        shuffled = rng_for(self.seed, epoch, start, len(shelves)).permutation(len(shelves)).tolist()
         return [[examples[index] for index in shelves[number]] for number in shuffled]
 
     def example(self, epoch: int, number: int) -> Example:
         """The example of one piece in one epoch."""
-        rng, ids = self.chances(epoch, number), self._ids(number)
+        rng, ids = self.piece_rng(epoch, number), self._ids(number)
         if isinstance(self.objective, Pairs):
             first, second = self.objective.halves(ids)
             return self.objective(first, second, self._elsewhere(number, rng)[: len(second)], rng)
-        return self.objective(self.terms.whole(ids), rng)
+        return self.objective(self.vocabulary.enclosed(ids), rng)
 
     def _ids(self, number: int) -> list[int]:
         start, end = self.pieces[number]
@@ -119,11 +121,11 @@ class Rows:
         return self._ids(other)
 
     def _order(self, epoch: int) -> Sequence[int]:
-        order: list[int] = chance(self.seed, epoch, len(self.pieces)).permutation(len(self.pieces)).tolist()
+        order: list[int] = rng_for(self.seed, epoch, len(self.pieces)).permutation(len(self.pieces)).tolist()
         return order
 
 
-def shelve(lengths: Sequence[int], row: int) -> list[list[int]]:
+def first_fit(lengths: Sequence[int], row: int) -> list[list[int]]:
     """Which of some sequences go into which row: the longest first, each into the first row that has room for it. A
     sequence that is longer than a row has one of its own."""
     rows: list[list[int]] = []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from masquerade.draw import INK, MARGIN, Box, Label, Page, heading, printed
+from masquerade.drawing.pictures import INK, MARGIN, Box, Label, Page, heading, printed
 from masquerade.nn.spec import Spec
 
 PARTS = {  # what a block of a figure does: its colour in a file, and in a terminal

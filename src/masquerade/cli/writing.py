@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from masquerade.checkpoint import load, save
+from masquerade.checkpoints.folders import load, save
+from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
-from masquerade.decoding.fill import fill
-from masquerade.decoding.frames import Continue, frame_for
-from masquerade.decoding.generate import METHODS, Rules, Written, one_by_one, stream
-from masquerade.decoding.keep import keep_tokens
-from masquerade.decoding.picture import curtain, draw_traces
+from masquerade.drawing.traces import curtain, draw_traces
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_text, read_texts
 from masquerade.nn.model import Model
-from masquerade.text.keep import occurring
+from masquerade.text.subset import occurring
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.writing.fill import fill
+from masquerade.writing.generate import METHODS, Rules, Written, one_by_one, stream
+from masquerade.writing.prompts import Continue, frame_for
 
 TOGETHER = 128  # prompts that are written before they are shown
 STREAMED = ("greedy", "sample")
@@ -92,7 +92,7 @@ def show_texts(
         raise MasqueradeError(f"A picture has room for the steps of {DRAWN} texts, not of {len(given)}; give fewer.")
     writer = load(model)
     if limit is not None:
-        chosen["constraint"] = _constraint(writer.reader, *limit)
+        chosen["constraint"] = _constraint(writer.tokenizer, *limit)
     console = Console(highlight=False)
     plain = not (output.as_json or output.trace or output.picture)
     if plain and console.is_terminal and method in STREAMED and len(given) == 1 and chosen.get("copies", 1) == 1:
@@ -108,14 +108,14 @@ def show_texts(
         if output.picture is not None:
             drawn.append((prompt, text))
     if output.picture is not None:
-        draw_traces(writer.reader, drawn, method, output.picture)
+        draw_traces(writer.tokenizer, drawn, method, output.picture)
         print(f"drawn: {output.picture}", file=sys.stderr)
 
 
 def show_keep(model: str, texts: Iterator[str], least: int, out: Path) -> None:
     """Cut a model's vocabulary to the tokens of texts, save it, and print what that spares."""
     whole = load(model)
-    smaller, old = keep_tokens(whole, occurring(whole.reader, texts, least))
+    smaller, old = keep_tokens(whole, occurring(whole.tokenizer, texts, least))
     save(smaller, out)
     counts = [sum(weight.numel() for weight in each.parameters()) for each in (whole, smaller)]
     table = Table("", "before", "after", "share")
@@ -154,7 +154,7 @@ def _show(console: Console, model: Model, frame: str | None, prompt: str, writte
         return
     if output.trace:
         console.print(Text(prompt, "bold"))
-        console.print(curtain(model.reader, written, console.width))
+        console.print(curtain(model.tokenizer, written, console.width))
     if written.alternatives:
         table = Table("score", "text", "ends", title=Text(prompt), title_justify="left")
         for text in (written, *written.alternatives):

@@ -1,7 +1,7 @@
 """Which tokens belong together: words of a Chinese segmenter, entities, n-grams, sentences.
 
 A grouping takes ids and gives lists of indices, for ``MaskedWords.units``. Whole words of WordPiece need nothing from
-here: they are ``terms.words``.
+here: they are ``vocabulary.words``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from masquerade.data.examples import Example
+from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
-from masquerade.objectives.base import Example, Rng, Terms
 from masquerade.objectives.masked import MaskedWords, Units
 from masquerade.text.chinese import is_wide
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.vocabulary import Vocabulary
 
 STOPS = "。！？.!?"  # the tokens that end a sentence in English and Chinese
 
@@ -26,10 +28,10 @@ def sentence_ends(tokenizer: Tokenizer, stops: Iterable[str] = STOPS) -> frozens
     return frozenset(number for number, token in enumerate(tokenizer.tokens(range(len(tokenizer)))) if token in wanted)
 
 
-def sentences(ids: Sequence[int], terms: Terms, ends: frozenset[int]) -> list[range]:
+def sentences(ids: Sequence[int], vocabulary: Vocabulary, ends: frozenset[int]) -> list[range]:
     """The sentences between the first word and the last, without a gap between them; the special tokens around the
     text are in none. A sentence closes behind an end token, or behind the last of several (?!)."""
-    words = terms.maskable(ids)
+    words = vocabulary.maskable(ids)
     if not words:
         return []
     first, last = words[0], words[-1]
@@ -90,14 +92,14 @@ def entity_units(tokenizer: Tokenizer, entities: Iterable[str], rest: Units | No
     """Entities (ERNIE): a known name is masked as a whole, so that it must be recalled from what is said about it
     rather than completed from its own characters. The longest name wins where several begin, and none ends within a
     word; what is in no name is grouped by ``rest``, token by token if not given."""
-    terms = Terms.of(tokenizer)
+    vocabulary = Vocabulary.of(tokenizer)
     spelled = {tuple(tokenizer.encode(space + name)) for name in entities for space in ("", " ")}
-    known = {form for form in spelled if form and not terms.specials.intersection(form)}
+    known = {form for form in spelled if form and not vocabulary.specials.intersection(form)}
     lengths = sorted({len(form) for form in known}, reverse=True)
 
     def ends_at(ids: Sequence[int], start: int) -> int:
         stops = [start + length for length in lengths if tuple(ids[start : start + length]) in known]
-        return next((stop for stop in stops if not terms.continues.intersection(ids[stop : stop + 1])), start)
+        return next((stop for stop in stops if not vocabulary.continues.intersection(ids[stop : stop + 1])), start)
 
     def group(ids: Sequence[int]) -> list[list[int]]:
         found: list[list[int]] = []
@@ -107,7 +109,7 @@ def entity_units(tokenizer: Tokenizer, entities: Iterable[str], rest: Units | No
             found += [list(range(index, stop))] if stop > index else []
             index = max(stop, index + 1)
         taken = {index for name in found for index in name}
-        others = [[index] for index in terms.maskable(ids)] if rest is None else rest(ids)
+        others = [[index] for index in vocabulary.maskable(ids)] if rest is None else rest(ids)
         left = [[index for index in unit if index not in taken] for unit in others]
         return sorted(found + [unit for unit in left if unit])
 
@@ -134,10 +136,10 @@ def ngrams(words: Sequence[Sequence[int]], weights: Sequence[float], rng: Rng) -
 class MaskedNgrams:
     """ALBERT's n-gram masking: whole words are masked by ones, twos and threes, an n-gram with a weight of 1/n."""
 
-    terms: Terms
+    vocabulary: Vocabulary
     rate: float = 0.15
     weights: Sequence[float] = (1, 1 / 2, 1 / 3)
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        units = ngrams(self.terms.words(ids), self.weights, rng)
-        return MaskedWords(self.terms, self.rate, lambda _: units)(ids, rng)
+        units = ngrams(self.vocabulary.words(ids), self.weights, rng)
+        return MaskedWords(self.vocabulary, self.rate, lambda _: units)(ids, rng)

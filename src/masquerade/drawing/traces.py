@@ -11,10 +11,24 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from masquerade.decoding.generate import Written
-from masquerade.decoding.trace import Step, steps
-from masquerade.draw import FAINT, FIELD, INK, LONGEST, MARGIN, PAPER, Box, Label, Page, heading, measure, printed, save
+from masquerade.drawing.pictures import (
+    FAINT,
+    FIELD,
+    INK,
+    LONGEST,
+    MARGIN,
+    PAPER,
+    Box,
+    Label,
+    Page,
+    heading,
+    measure,
+    printed,
+    save,
+)
+from masquerade.drawing.steps import Step, steps
 from masquerade.text.tokenizer import Tokenizer
+from masquerade.writing.generate import Written
 
 STATES = {  # of a token at a step: its style in a terminal, its colour in a file and that of its word
     "written in this step": ("bold white on blue", "#4878b0", PAPER),

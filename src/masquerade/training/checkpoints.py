@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from masquerade.checkpoint import load, save
-from masquerade.data.rows import Place
+from masquerade.checkpoints.folders import load, save
+from masquerade.data.packing import Place
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
 from masquerade.nn.model import Model

@@ -17,8 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 from torch.overrides import TorchFunctionMode
 
-from masquerade.diagram import diagram, lay_figure, plan
-from masquerade.draw import save
+from masquerade.drawing.diagram import diagram, lay_figure, plan
+from masquerade.drawing.pictures import save
 from masquerade.errors import MasqueradeError
 from masquerade.families import FAMILIES
 from masquerade.families.own import mass, palm

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from masquerade.decoding.page import NOTHING
+from masquerade.decoding.canvas import NOTHING
 from masquerade.errors import MasqueradeError
 
 Processor = Callable[[Tensor, Tensor], Tensor]  # scores (rows, vocab), tokens so far (rows, n) → scores (rows, vocab)

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
+from masquerade.data.rng import Rng, rng_for
 from masquerade.errors import MasqueradeError
-from masquerade.objectives.base import Rng, chance
 from masquerade.objectives.salient import DATES, OPENERS, name_places
 from masquerade.reading.records import Asked, Gold
 
@@ -51,7 +51,7 @@ def self_made(
     a document, by chance, of about ``length`` letters."""
     number = 0
     for document, text in enumerate(documents):
-        rng, found = chance(seed, document), passages(text, length)
+        rng, found = rng_for(seed, document), passages(text, length)
         for index in sorted(rng.permutation(len(found))[:most].tolist()):
             passage = found[index]
             for question, left, golds in recurring(passage, rng, (each + 1) // 2) + clozes(passage, rng, each // 2):

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from masquerade.decoding.constraints import State, TokenSet
 from masquerade.decoding.lengths import Lengths, candidates
+from masquerade.decoding.logits import chance
 from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
-from masquerade.decoding.pick import chance
 from masquerade.decoding.slots import Slots, check_masks
 from masquerade.decoding.strings import best_strings, variations
 from masquerade.errors import MasqueradeError

@@ -1,0 +1,1 @@
+"""Checkpoints: published folders, hub ids and TensorFlow files in and out."""

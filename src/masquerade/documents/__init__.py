@@ -1,0 +1,1 @@
+"""Files as people keep them, as texts with places."""

@@ -1,0 +1,1 @@
+"""Masks, networks, traces and curves as terminal text, SVG and PNG."""
