@@ -294,7 +294,7 @@ def test_gpt_and_t5_vocabularies_do_without_the_tokens_they_lack(tmp_path: Path)
     with pytest.raises(MasqueradeError, match="'mlm' needs a mask token"):
         make_objective("mlm", gpt, {})
     t5 = vocabulary("<unk>", "</s>", "<extra_id_2>", "<extra_id_1>", "<extra_id_0>", "a", "b", "c")
-    assert Vocabulary.of(t5).whole([5, 6]) == [5, 6, 1]
+    assert Vocabulary.of(t5).enclosed([5, 6]) == [5, 6, 1]
     example = make_objective("t5", t5, {})([5, 6, 7, 1], rng_for(0))  # type: ignore[call-arg, arg-type]
     assert example.source is not None
     assert 4 in example.source.ids.tolist(), "the first sentinel comes first"
