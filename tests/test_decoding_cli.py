@@ -19,7 +19,7 @@ from typed import refused, run
 
 from masquerade import Spec, build, load, save
 from masquerade.cli import main as cli
-from masquerade.cli.writing import _flag
+from masquerade.cli.show.texts import _flag
 from masquerade.decoding.loop import Commit
 from masquerade.drawing.steps import steps
 from masquerade.drawing.traces import AGAIN, NEW, OLD, UNKNOWN, curtain, grid, lay_traces
@@ -134,7 +134,7 @@ def test_prompts_come_from_a_file_or_from_standard_input(gpt: Path, tmp_path: Pa
 def test_a_prompt_that_does_not_fit_is_named_by_its_number_among_all(
     gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("masquerade.cli.writing.TOGETHER", 2)
+    monkeypatch.setattr("masquerade.cli.show.texts.TOGETHER", 2)
     (tmp_path / "prompts.txt").write_text("北京\n的\n首都\n" + "北京" * 30, encoding="utf-8")
     words = ["generate", "-m", gpt, "--max-new", 5, "--in", tmp_path / "prompts.txt"]
     monkeypatch.setattr(sys, "argv", ["masquerade", *map(str, words)])

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from masquerade import Spec, build, load, save
 from masquerade.cli import main as cli
-from masquerade.cli.reading import Desk, Exam, How, _answers
+from masquerade.cli.show.answers import Desk, Exam, How, _answers
 from masquerade.documents.files import Page, language, read_pages
 from masquerade.reading.answers import VOTES, Answer
 from masquerade.reading.reader import DECODERS, Reader, Settings
@@ -438,7 +438,7 @@ def test_the_bar_of_an_evaluation_gets_to_its_end(tiny: Path, tmp_path: Path, mo
         totals.append(total)
         yield done.append
 
-    monkeypatch.setattr("masquerade.cli.reading._progress", progress)
+    monkeypatch.setattr("masquerade.cli.show.answers._progress", progress)
     long = {"id": "d", "question": "Where?", "context": RIVER * 40, "answers": ["The Rhine"]}
     run("evaluate", "reader", write(tmp_path / "q.jsonl", [*QUESTIONS, long, *SEVERAL]), "--model", tiny)
     assert totals == [5] and sum(done) == pytest.approx(5)

@@ -1,120 +1,108 @@
-"""What the commands ``classify``, ``tag`` and ``evaluate`` read and print."""
+"""Commands that classify and tag texts."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from masquerade.files import read_texts, write_text
-from masquerade.labelling.classifier import Classifier
-from masquerade.labelling.records import Entity, read_classified, read_tagged
-from masquerade.labelling.tagger import Tagger
-
-COLOURS = ("black on bright_yellow", "black on bright_green", "black on bright_cyan", "black on bright_magenta",
-           "white on blue", "white on red", "black on white", "white on dark_green")  # fmt: skip
+from masquerade.cli.app import Changes, InFile, Json, ModelName, Predictions, RecipeFile, Resume, app, evaluate, train
 
 
-def show_classes(model: str, texts: Sequence[str], pair: str | None, source: str | None, as_json: bool) -> None:
-    """Print the verdict on each text."""
-    classifier, given = Classifier.load(model), read_texts(texts, source, "read")
-    verdicts = classifier([(text, pair) for text in given])
-    if as_json:
-        for text, verdict in zip(given, verdicts, strict=True):
-            print(json.dumps({"text": text, **asdict(verdict)}, ensure_ascii=False))
-        return
-    numbers = len(classifier.model.spec.labels) == 1
-    table = Table("value", "text") if numbers else Table("label", "probability", "text")
-    for text, verdict in zip(given, verdicts, strict=True):
-        sure = [] if numbers else [f"{verdict.score:.1%}"]
-        table.add_row(Text(verdict.label), *sure, Text(text))
-    Console(highlight=False).print(table)
-
-
-def show_entities(model: str, texts: Sequence[str], source: str | None, as_json: bool) -> None:
-    """Print each text with its entities marked."""
-    tagger, given = Tagger.load(model), read_texts(texts, source, "read")
-    kinds = sorted({label[2:] for label in tagger.model.spec.labels if label != "O"})
-    console = Console(highlight=False)
-    for text, entities in zip(given, tagger(given), strict=True):
-        if as_json:
-            print(json.dumps({"text": text, "entities": _named(text, entities)}, ensure_ascii=False))
-            continue
-        shown = Text(text)
-        for entity in entities:
-            shown.stylize(COLOURS[kinds.index(entity.kind) % len(COLOURS)], entity.start, entity.end)
-        console.print(shown)
-        for entity in entities:
-            name = text[entity.start : entity.end]
-            console.print(Text(f"  {entity.start:>4}–{entity.end:<4} {entity.kind}: {name}"))
-
-
-def score_classifier(
-    sources: Sequence[str], model: str, names: tuple[str, str, str], predictions: Path | None, as_json: bool
+@app.command()
+def classify(
+    model: ModelName,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to classify.")] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for classifiers of pairs.")] = None,
+    source: InFile = None,
+    as_json: Json = False,
 ) -> None:
-    """Print how good a classifier is."""
-    classifier = Classifier.load(model)
-    records = [record for source in sources for record in read_classified(source, *names)]
-    with _progress(len(records)) as done:
-        scores, verdicts = classifier.evaluate(records, done)
-    if predictions is not None:
-        pairs = zip(records, verdicts, strict=True)
-        _save(predictions, ({**asdict(record), "predicted": asdict(verdict)} for record, verdict in pairs))
-    _print_scores({"all": {**scores, "records": len(records)}}, as_json)
+    """Classify texts, each with how sure the model is.
+
+    [dim]masquerade classify --model runs/sst2 "A charming and often affecting journey."[/dim]
+    """
+    from masquerade.cli.show.labels import show_classes
+
+    show_classes(model, texts or [], pair, source, as_json)
 
 
-def score_tagger(sources: Sequence[str], model: str, predictions: Path | None, as_json: bool) -> None:
-    """Print how good a tagger is, kind by kind."""
-    tagger = Tagger.load(model)
-    records = [record for source in sources for record in read_tagged(source)]
-    with _progress(len(records)) as done:
-        scores, found = tagger.evaluate(records, done)
-    if predictions is not None:
-        pairs = zip(records, found, strict=True)
-        named = (
-            {
-                "text": record.text,
-                "entities": _named(record.text, record.entities),
-                "predicted": _named(record.text, each),
-            }
-            for record, each in pairs
-        )
-        _save(predictions, named)
-    _print_scores(scores, as_json)
+@app.command()
+def tag(
+    model: ModelName,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to find entities in.")] = None,
+    source: InFile = None,
+    as_json: Json = False,
+) -> None:
+    """Find the entities in texts.
+
+    [dim]masquerade tag --model runs/cluener "彭小军在台湾的银行工作。"[/dim]
+    """
+    from masquerade.cli.show.labels import show_entities
+
+    show_entities(model, texts or [], source, as_json)
 
 
-def _named(text: str, entities: Sequence[Entity]) -> list[dict[str, object]]:
-    return [{**asdict(entity), "text": text[entity.start : entity.end]} for entity in entities]
+@train.command("classifier")
+def train_classifier(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a classifier of sentences or of pairs, or with regression=true one that gives numbers.
+
+    Records come as .tsv, .csv, .json, .jsonl or .parquet files, or from the hub.
+
+    [dim]masquerade train classifier recipes/classifier.toml start=bert train=train.tsv held_out=dev.tsv[/dim]
+    """
+    from masquerade.labelling.training import TrainClassifier
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import FineTuning, read_recipe
+
+    Run(TrainClassifier(read_recipe(recipe, FineTuning, changes or [])), resume).train()
 
 
-def _save(path: Path, records: Iterable[Mapping[str, object]]) -> None:
-    write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+@train.command("tagger")
+def train_tagger(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a tagger that finds entities in texts.
+
+    Records have text and entities (kind, start, end), CLUENER's labels, or tokens and BIO tags; or give a text file
+    with a token and its tag on each line.
+
+    [dim]masquerade train tagger recipes/tagger.toml start=bert-zh train=train.json held_out=dev.json[/dim]
+    """
+    from masquerade.labelling.training import TrainTagger
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import FineTuning, read_recipe
+
+    Run(TrainTagger(read_recipe(recipe, FineTuning, changes or [])), resume).train()
 
 
-def _print_scores(scores: dict[str, dict[str, float]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(scores, ensure_ascii=False))
-        return
-    columns = next(iter(scores.values()))
-    table = Table("", *(name.replace("_", " ") for name in columns))
-    for kind, values in scores.items():
-        table.add_row(
-            Text(kind), *(f"{value:.4f}" if isinstance(value, float) else f"{value:,}" for value in values.values())
-        )
-    Console(highlight=False).print(table)
+@evaluate.command("classifier")
+def evaluate_classifier(
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with labelled records.")],
+    model: ModelName,
+    text: Annotated[str, typer.Option(help="The field of the text, if it has an unusual name.")] = "",
+    pair: Annotated[str, typer.Option(help="The field of the second text.")] = "",
+    label: Annotated[str, typer.Option(help="The field of the label.")] = "",
+    predictions: Predictions = None,
+    as_json: Json = False,
+) -> None:
+    """Accuracy and F1 of a classifier, or the correlation of one that gives numbers.
+
+    [dim]masquerade evaluate classifier dev.tsv --model runs/sst2[/dim]
+    """
+    from masquerade.cli.show.labels import score_classifier
+
+    score_classifier(records, model, (text, pair, label), predictions, as_json)
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar that is told how many more are done."""
-    columns = (TextColumn("reading"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("read", total=total)
-        yield lambda count: progress.update(task, advance=count)
+@evaluate.command("tagger")
+def evaluate_tagger(
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with tagged records.")],
+    model: ModelName,
+    predictions: Predictions = None,
+    as_json: Json = False,
+) -> None:
+    """Precision, recall and F1 of a tagger, for each kind of entity and for all of them.
+
+    [dim]masquerade evaluate tagger dev.json --model runs/cluener[/dim]
+    """
+    from masquerade.cli.show.labels import score_tagger
+
+    score_tagger(records, model, predictions, as_json)

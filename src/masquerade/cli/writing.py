@@ -1,182 +1,153 @@
-"""What the commands ``fill``, ``generate`` and ``keep`` read and print."""
+"""Commands that write texts, and measure how well texts are predicted."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from inspect import signature
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from masquerade.checkpoints.folders import load, save
-from masquerade.checkpoints.vocabulary import keep_tokens
-from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
-from masquerade.drawing.traces import curtain, draw_traces
-from masquerade.errors import MasqueradeError
-from masquerade.files import read_text, read_texts
-from masquerade.nn.model import Model
-from masquerade.text.subset import occurring
-from masquerade.text.tokenizer import Tokenizer
-from masquerade.writing.fill import fill
-from masquerade.writing.generate import METHODS, Rules, Written, one_by_one, stream
-from masquerade.writing.prompts import Continue, frame_for
-
-TOGETHER = 128  # prompts that are written before they are shown
-STREAMED = ("greedy", "sample")
-FLAGS = {"lengths": "--length", "size": "--block-size"}  # options that are not called like their settings
-DRAWN = 8  # texts that fit into a picture
+from masquerade.cli.app import app
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Files that say what may be written; one of them at most."""
-
-    span_of: Path | None = None  # a passage, of which it is a piece
-    one_of: Path | None = None  # strings, a line each, of which it is one
-    tokens_of: Path | None = None  # a text, whose tokens it is made of
-
-    def read(self) -> tuple[str, str] | None:
-        """Which limit is set, and what its file says."""
-        given = [(each.name, getattr(self, each.name)) for each in fields(self) if getattr(self, each.name) is not None]
-        if len(given) > 1:
-            names = " and ".join(_flag(name) for name, _ in given)
-            raise MasqueradeError(f"{names} cannot hold together; give one of them.")
-        return (given[0][0], read_text(str(given[0][1]))) if given else None
-
-
-@dataclass(frozen=True)
-class Output:
-    """How the texts are shown."""
-
-    as_json: bool = False
-    trace: bool = False  # step by step
-    picture: Path | None = None  # the steps drawn
-
-
-def show_filled(model: str, text: str, top: int, as_json: bool) -> None:
-    """Print a text with its [MASK]s filled, and the best words for each of them."""
-    filled = fill(load(model), text, top)
-    if as_json:
-        print(json.dumps(asdict(filled), ensure_ascii=False))
-        return
-    console = Console(highlight=False)
-    console.print(filled.text, markup=False)
-    for number, row in enumerate(filled.guesses, start=1):
-        title = Text(f"[MASK] {number} of {len(filled.guesses)}")
-        table = Table("word", "probability", "", title=title, title_justify="left")
-        for guess in row:
-            table.add_row(Text(guess.word), f"{guess.probability:.1%}", "█" * round(guess.probability * 40))
-        console.print(table)
-
-
-def show_texts(
-    model: str,
-    prompts: Sequence[str],
-    source: str | None,
-    method: str,
-    frame: str | None,
-    settings: Mapping[str, Any],
-    limits: Limits,
-    output: Output,
+@app.command()
+def fill(
+    text: Annotated[str, typer.Argument(help="A text with one [MASK] or several.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
+    top: Annotated[int, typer.Option("--top", "-k", help="How many words to list for each [MASK].")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
-    """Print what a model writes for each prompt; of the settings, those that are None are not set."""
-    chosen = _belonging(method, settings)
-    given, limit = read_texts(prompts, source, "write for"), limits.read()
-    if output.picture is not None and len(given) > DRAWN:
-        raise MasqueradeError(f"A picture has room for the steps of {DRAWN} texts, not of {len(given)}; give fewer.")
-    writer = load(model)
-    if limit is not None:
-        chosen["constraint"] = _constraint(writer.tokenizer, *limit)
-    console = Console(highlight=False)
-    plain = not (output.as_json or output.trace or output.picture)
-    if plain and console.is_terminal and method in STREAMED and len(given) == 1 and chosen.get("copies", 1) == 1:
-        _opening(console, writer, frame, given[0])
-        for piece in stream(writer, given[0], method, frame=frame, **chosen):
-            print(piece, end="", flush=True)
-        print()
-        return
-    drawn: list[tuple[str, Written]] = []
-    written = one_by_one(writer, given, method, frame=frame, together=TOGETHER, **chosen)
-    for prompt, text in zip(given, written, strict=True):
-        _show(console, writer, frame, prompt, text, output)
-        if output.picture is not None:
-            drawn.append((prompt, text))
-    if output.picture is not None:
-        draw_traces(writer.tokenizer, drawn, method, output.picture)
-        print(f"drawn: {output.picture}", file=sys.stderr)
+    """Fill the [MASK]s of a text, all of them in one step.
+
+    [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
+    """
+    from masquerade.cli.show.texts import show_filled
+
+    show_filled(model, text, top, as_json)
 
 
-def show_keep(model: str, texts: Iterator[str], least: int, out: Path) -> None:
-    """Cut a model's vocabulary to the tokens of texts, save it, and print what that spares."""
-    whole = load(model)
-    smaller, old = keep_tokens(whole, occurring(whole.tokenizer, texts, least))
-    save(smaller, out)
-    counts = [sum(weight.numel() for weight in each.parameters()) for each in (whole, smaller)]
-    table = Table("", "before", "after", "share")
-    for name, before, after in (("tokens", whole.spec.vocab, len(old)), ("weights", counts[0], counts[1])):
-        table.add_row(name, f"{before:,}", f"{after:,}", f"{after / before:.1%}")
-    table.add_row("in float32", *(f"{count * 4 / 1e6:,.1f} MB" for count in counts), f"{counts[1] / counts[0]:.1%}")
-    Console(highlight=False).print(table)
-    print(out)
+_rule = partial(typer.Option, rich_help_panel="Every method")
+_sampling = partial(typer.Option, rich_help_panel="By chance: sample, diffusion, blocks")
+_search = partial(typer.Option, rich_help_panel="Searching: beam, mixture, rerank")
+_several = partial(typer.Option, rich_help_panel="Many tokens a step: parallel and those behind it")
+_limit = partial(typer.Option, rich_help_panel="Only what a file allows (one of these)")
+_shown = partial(typer.Option, rich_help_panel="What is read and shown")
 
 
-def _belonging(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are set, if all of them belong to the method."""
-    if method not in METHODS:
-        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(METHODS)}.")
-    own = [*signature(METHODS[method]).parameters]
-    known = {*own, *(each.name for each in fields(Rules))}
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    if strange := [name for name in chosen if name not in known]:
-        has = ", ".join(_flag(name) for name in own if name in settings) or "none of its own"
-        raise MasqueradeError(f"{_flag(strange[0])} is no option of the method '{method}'; its options are {has}.")
-    return chosen
+@app.command()
+def generate(
+    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
+    prompts: Annotated[list[str] | None, typer.Argument(help="Texts to write from.", metavar="PROMPT")] = None,
+    method: Annotated[
+        str, typer.Option(help="greedy, sample, beam, parallel, mask-predict, diffusion, blocks, mixture or rerank.")
+    ] = "greedy",
+    frame: Annotated[
+        str | None,
+        typer.Option(help="Where: continue, prefix, shifted, masks, blank, decode; else as suits the model."),
+    ] = None,
+    max_new: Annotated[int | None, _rule(help="Tokens at most; 64, or as many as fit, if not given.")] = None,
+    min_new: Annotated[int | None, _rule(help="Tokens at least.")] = None,
+    repetition: Annotated[float | None, _rule(help="Above 1: less of what has occurred.")] = None,
+    no_repeat: Annotated[int | None, _rule(help="No run of so many tokens twice.")] = None,
+    copies: Annotated[int | None, _rule(help="Texts for each prompt, where a method has several.")] = None,
+    temperature: Annotated[float | None, _sampling(help="Below 1 is more careful, above 1 is wilder.")] = None,
+    top_k: Annotated[int | None, _sampling(help="Only the best so many tokens.")] = None,
+    top_p: Annotated[float | None, _sampling(help="Only the best tokens of this probability together.")] = None,
+    seed: Annotated[int | None, _sampling(help="A number; the same one gives the same texts.")] = None,
+    beams: Annotated[int | None, _search(help="Beginnings that are kept side by side.")] = None,
+    length_penalty: Annotated[float | None, _search(help="Above 0 favours long texts, below 0 short ones.")] = None,
+    length: Annotated[
+        list[int] | None, _several(help="Words of the text; several times: lengths to try, of which the best wins.")
+    ] = None,
+    rounds: Annotated[int | None, _several(help="Passes over a text, or over a block.")] = None,
+    schedule: Annotated[str | None, _several(help="How much each round commits: linear or cosine.")] = None,
+    each: Annotated[int | None, _several(help="… or just so many tokens.")] = None,
+    block_size: Annotated[int | None, _several(help="Tokens of a block; 1 is greedy.")] = None,
+    gamma: Annotated[float | None, _several(help="The parallel share of a mixture, from 0 to 1.")] = None,
+    drafts: Annotated[int | None, _several(help="Parallel texts of which rerank takes the best.")] = None,
+    span_of: Annotated[Path | None, _limit(help="A piece of this passage, word for word.")] = None,
+    one_of: Annotated[Path | None, _limit(help="One of these strings, a line each.")] = None,
+    tokens_of: Annotated[Path | None, _limit(help="Only tokens of this text.")] = None,
+    source: Annotated[str | None, _shown("--in", help="A file with a prompt a line; - for standard input.")] = None,
+    as_json: Annotated[bool, _shown("--json", help="Print a line of JSON for each prompt.")] = False,
+    trace: Annotated[bool, _shown("--trace", help="Print the text after each step.")] = False,
+    trace_out: Annotated[Path | None, _shown(help="Draw the steps to a .png or .svg file.")] = None,
+) -> None:
+    """Write from a prompt: continue it, answer it, or fill its blank; one token a step, or many.
+
+    On a terminal, greedy and sample show their text as it comes.
+
+    [dim]masquerade generate "Once upon a time" --model gpt2 --method sample --top-p 0.9 --seed 1[/dim]
+    [dim]masquerade generate "北京是[MASK]。" --model glm --method beam --beams 4 --copies 3[/dim]
+    [dim]masquerade generate --in news.txt --model title --method blocks --block-size 4 --trace-out steps.svg[/dim]
+    """
+    from masquerade.cli.show.texts import Limits, Output, show_texts
+
+    settings = {
+        "max_new": max_new, "min_new": min_new, "repetition": repetition, "no_repeat": no_repeat, "copies": copies,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "beams": beams,
+        "length_penalty": length_penalty, "lengths": length or None, "rounds": rounds, "schedule": schedule,
+        "each": each, "size": block_size, "gamma": gamma, "drafts": drafts,
+    }  # fmt: skip
+    limits, output = Limits(span_of, one_of, tokens_of), Output(as_json, trace, trace_out)
+    show_texts(model, prompts or [], source, method, frame, settings, limits, output)
 
 
-def _constraint(tokenizer: Tokenizer, name: str, text: str) -> Constraint:
-    if name == "span_of":
-        return SpanOf.of(tokenizer, text)
-    if name == "one_of":
-        return Trie.of(tokenizer, [line for line in text.split("\n") if line.strip()])
-    return TokenSet(tokenizer.encode(text))
+@app.command()
+def keep(
+    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
+    texts: Annotated[list[str], typer.Option(help="Texts whose tokens stay; may be given several times.")],
+    out: Annotated[Path, typer.Option(help="The folder for the smaller model.")],
+    least: Annotated[int, typer.Option(help="How often a token has to occur to stay.")] = 1,
+) -> None:
+    """Cut a model's vocabulary to the tokens of your texts: smaller and faster, with the same scores.
+
+    [dim]masquerade keep --model bert-zh --texts news.txt --least 2 --out bert-news[/dim]
+    """
+    from masquerade.cli.show.texts import show_keep
+    from masquerade.data.corpus import read_documents
+
+    show_keep(model, (document for source in texts for document in read_documents(source)), least, out)
 
 
-def _show(console: Console, model: Model, frame: str | None, prompt: str, written: Written, output: Output) -> None:
-    """What was written for one prompt."""
-    if output.as_json:
-        print(json.dumps({"prompt": prompt, **_plain(written, output.trace)}, ensure_ascii=False))
-        return
-    if output.trace:
-        console.print(Text(prompt, "bold"))
-        console.print(curtain(model.tokenizer, written, console.width))
-    if written.alternatives:
-        table = Table("score", "text", "ends", title=Text(prompt), title_justify="left")
-        for text in (written, *written.alternatives):
-            table.add_row(f"{text.score:.3f}", Text(text.text.strip()), "yes" if text.ended else "cut off")
-        console.print(table)
-    elif not output.trace:
-        _opening(console, model, frame, prompt)
-        print(written.text if console.is_terminal else written.text.strip())
+@app.command()
+def perplexity(
+    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A model trained to predict the next token.")],
+    length: Annotated[int, typer.Option(help="Tokens of a window; no more than the model was trained with.")] = 128,
+    stride: Annotated[
+        int | None,
+        typer.Option(help="Tokens a window moves on by; half of it if not given. A whole window is as in training."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """Measure how well a language model predicts texts.
+
+    Perplexity per token depends on the tokenizer; compare models per word, or, as with Chinese, per character.
+
+    [dim]masquerade perplexity test.txt --model runs/gpt/step-1000 --length 128[/dim]
+    """
+    from masquerade.cli.show.perplexity import show_perplexity
+
+    show_perplexity(texts, model, length, stride, as_json)
 
 
-def _opening(console: Console, model: Model, frame: str | None, prompt: str) -> None:
-    """On a terminal, the prompt that is continued."""
-    if console.is_terminal and isinstance(frame_for(model, frame), Continue):
-        console.print(Text(prompt, "dim"), end="", soft_wrap=True)
+@app.command()
+def ngram(
+    train: Annotated[list[str], typer.Argument(help="Texts to count in: files or hub data sets, as for vocab.")],
+    test: Annotated[list[str], typer.Option(help="Texts to predict; may be given several times.")],
+    tokenizer: Annotated[Path, typer.Option(help="The folder of a tokenizer, or of the model to compare with.")],
+    order: Annotated[int, typer.Option(help="Tokens of the longest n-grams.")] = 5,
+    limit: Annotated[int | None, typer.Option(help="Count in so many of the first tokens only.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """Count n-grams and measure how well they predict: what a network has to beat.
 
+    Every order up to the one named is smoothed after Kneser and Ney, and has a line of its own.
 
-def _plain(written: Written, trace: bool) -> dict[str, Any]:
-    """A text as JSON, with its trace where that is asked for."""
-    whole = {name: value for name, value in asdict(written).items() if trace or name != "trace"}
-    return whole | {"alternatives": [_plain(each, trace) for each in written.alternatives]}
+    [dim]masquerade ngram train.txt --test test.txt --tokenizer my-vocab --order 5[/dim]
+    """
+    from masquerade.cli.show.perplexity import show_ngrams
 
-
-def _flag(name: str) -> str:
-    """The option that sets a setting."""
-    return FLAGS.get(name, "--" + name.replace("_", "-"))
+    show_ngrams(train, test, tokenizer, order, limit, as_json)
