@@ -307,7 +307,7 @@ def test_selected_rows_of_a_cache_go_on_as_rows_of_their_own() -> None:
         encoded = model.encode(sources)
         model.hidden(batch([target[:2] for target in targets]), cache, encoded)
         cache.select(rows)
-        moved = type(encoded)(encoded.states[rows], encoded.layout.map(lambda field: field[rows]))
+        moved = type(encoded)(encoded.states[rows], encoded.layout.select(rows))
         got = model.hidden(batch([targets[row][2] for row in rows.tolist()]), cache, moved)
         for place, row in enumerate(rows.tolist()):
             expected = model.hidden(targets[row], source=sources.row(row))[0, 2]

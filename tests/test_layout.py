@@ -121,7 +121,7 @@ def test_visible_between_two_layouts_has_rows_of_one_and_columns_of_the_other(
 
 def test_the_rule_takes_single_tokens_and_broadcasts() -> None:
     layout = masks.causal([1, 2, 3])
-    last = layout.map(lambda field: field[2])
+    last = layout.select(torch.tensor([2])).row(0)
     assert sees(last, layout).tolist() == [True, True, True]
     assert sees(layout, last).tolist() == [False, False, True]
 
@@ -283,7 +283,10 @@ def test_a_layout_may_be_empty() -> None:
         (lambda: Layout.of([1, 2], label=[0]), "field 'label' has shape .1,. for tokens of shape .2,."),
         (lambda: Layout.of([1, 2], colour=1), "no field 'colour'; it has ids, position, inner"),
         (lambda: join([]), "nothing to join"),
-        (lambda: join([some_rows(), some_rows()[:2].map(lambda f: f[:2])]), r"Layouts of \[2, 4\] rows cannot be join"),
+        (
+            lambda: join([some_rows(), some_rows()[:2].select(torch.arange(2))]),
+            r"Layouts of \[2, 4\] rows cannot be join",
+        ),
         (lambda: pad(masks.causal([1, 2, 3]), 2), "3 tokens does not fit into 2"),
         (lambda: batch([]), "nothing to batch"),
     ],

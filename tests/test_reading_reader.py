@@ -369,7 +369,7 @@ def test_what_is_remembered_takes_no_more_bytes_than_it_says() -> None:
         asker.remember([SHORT, CITY, LONG])
         memory, storages = asker.memory, dict[int, int]()
         for each in memory.held.values():
-            for tensor in (*vars(each.layout).values(), each.states, *each.layers):
+            for tensor in (each.layout.stacked, each.states, *each.layers):
                 storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         assert sum(storages.values()) <= memory.used
         assert memory.used == sum(each.size for each in memory.held.values())

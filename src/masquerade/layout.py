@@ -1,15 +1,15 @@
-"""A Layout: tokens, and who among them may see whom.
+"""A Layout: tokens, and which of them may see which.
 
-A Layout is a set of equally long integer tensors with one entry a token, of shape (n,) for one sequence or (rows, n)
-for a batch. Everything that distinguishes one language model's mask from another's is written in these fields, and
-one function, ``sees``, turns them into visibility. Objectives make layouts, packing joins them, the network reads
-them, decoders extend them; nothing else carries a mask.
+A Layout is one integer tensor of shape (fields, n) for a sequence or (fields, rows, n) for a batch. Its fields are
+views of that tensor, with one entry a token. Everything that distinguishes one language model's attention mask from
+another's is written in these fields, and one function, ``sees``, turns them into visibility. Objectives make layouts,
+packing joins them, the network reads them, decoders extend them; nothing else carries a mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -19,86 +19,117 @@ from torch import Tensor
 from masquerade.errors import LayoutError
 
 IGNORE = -100  # the label of a token that predicts nothing
-PADDING = -1  # the document of a token that is not there
-FAR = 2**31 - 1  # the reach of a row that may look at any distance
+PADDING = -1  # the document of a padding token
+FAR = 2**31 - 1  # the reach of a row that sees tokens at any distance
 
 Values = int | Sequence[int] | Tensor
 
 
 class Kind(IntEnum):
-    """What a token offers to those who look at it."""
+    """What a token shows to the rows that may see it."""
 
-    CONTENT = 0  # its word, to every row whose horizon has reached its rank
-    PLACEHOLDER = 1  # its position alone, to every row whose horizon has not
-    QUERY = 2  # nothing: it only looks
-    PEER = 3  # itself, to the peers of its own rank
+    CONTENT = 0  # its embedding, to rows whose horizon has reached its rank
+    PLACEHOLDER = 1  # its position only, to rows whose horizon has not reached its rank
+    QUERY = 2  # nothing: no row sees it
+    PEER = 3  # its embedding, to PEER rows of the same rank
+
+
+class Field:
+    """One field of a layout, a view of shape (n,) or (rows, n)."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __get__(self, layout: Layout, owner: type[Layout]) -> Tensor:
+        return layout.stacked[self.index]
+
+
+FIELDS = (
+    *("ids", "position", "inner", "segment", "task", "document"),
+    *("branch", "rank", "horizon", "reach", "kind", "label"),
+)
+_INDEX = {name: index for index, name in enumerate(FIELDS)}
+_DEFAULTS = torch.tensor([{"reach": FAR, "label": IGNORE}.get(name, 0) for name in FIELDS])
+_PADDING = torch.tensor([{"reach": FAR, "label": IGNORE, "document": PADDING}.get(name, 0) for name in FIELDS])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layout:
-    """Tokens and their visibility; every field has the same shape, (n,) or (rows, n). Make one with ``Layout.of``."""
+    """Tokens and their visibility. Make one with ``Layout.of``, or with a constructor of ``masquerade.masks``."""
 
-    ids: Tensor  # which token
-    position: Tensor  # where it stands, for position embeddings and distances
-    inner: Tensor  # GLM's second dimension: the place inside a blank, 0 outside of one
-    segment: Tensor  # token type
-    task: Tensor  # task type (ERNIE)
-    document: Tensor  # which document of a packed row; PADDING for none
-    branch: Tensor  # 0 is the trunk, seen by all branches; j > 0 is seen by branch j alone
-    rank: Tensor  # when its content becomes known
-    horizon: Tensor  # the latest rank its row may look at
-    reach: Tensor  # how far its row may look, in positions either way
-    kind: Tensor  # a Kind
-    label: Tensor  # the id to predict here, or IGNORE
+    stacked: Tensor  # (fields, n) or (fields, rows, n)
+
+    ids = Field(0)  # token ids
+    position = Field(1)  # for position embeddings and distances
+    inner = Field(2)  # GLM's second dimension: the index inside a blank, 0 outside of one
+    segment = Field(3)  # token type
+    task = Field(4)  # task type (ERNIE)
+    document = Field(5)  # the number of the document in a packed row; PADDING for padding
+    branch = Field(6)  # 0 is the trunk, seen by all branches; j > 0 is seen by branch j only
+    rank = Field(7)  # when the token's content becomes known
+    horizon = Field(8)  # the latest rank that the token's row sees
+    reach = Field(9)  # the greatest distance in positions, either way, that the token's row sees
+    kind = Field(10)  # a Kind
+    label = Field(11)  # the id to predict here, or IGNORE
 
     @staticmethod
     def of(ids: Values, **given: Values) -> Layout:
-        """A layout of ``ids``; a field not given has its plain value: positions 0, 1, 2 …, horizon equal to rank,
-        everything else zero (one document, one trunk, all content, all known).
+        """A layout of ``ids`` with the given fields. An integer fills a whole field.
 
-        An integer stands for a whole field. The layout lives where the ids do.
+        Defaults: positions 0, 1, 2 …, horizon equal to rank, reach FAR, label IGNORE, all others 0 (one document, one
+        trunk, all content known). The layout is on the device of the ids.
         """
         tokens = torch.as_tensor(ids, dtype=torch.long)
         if tokens.dim() not in (1, 2):
             raise LayoutError(f"A layout holds (n,) or (rows, n) tokens, but the ids have shape {tuple(tokens.shape)}.")
-        values: dict[str, Values] = {"ids": tokens, "position": torch.arange(tokens.shape[-1]), **given}
-        values.setdefault("horizon", values.get("rank", 0))
-        _check_names(values)
-        return Layout(*(_fitted(name, values.get(name, DEFAULTS.get(name, 0)), tokens) for name in FIELDS))
+        _check_names(given)
+        stacked = _filled(_DEFAULTS, tokens.shape, tokens.device)
+        stacked[0] = tokens
+        if "position" not in given:
+            stacked[1] = torch.arange(tokens.shape[-1], device=tokens.device)
+        if "rank" in given:
+            given.setdefault("horizon", given["rank"])
+        for name, value in given.items():
+            _assign(stacked, name, value)
+        return Layout(stacked)
 
     @staticmethod
     def padded(ids: Tensor, attention_mask: Tensor | None = None, **given: Values) -> Layout:
         """A batch from padded tensors, as other libraries pass them: ids and mask of shape (rows, n).
 
-        A masked token becomes a QUERY: it looks at the real tokens and nobody looks at it, which is what masking the
-        keys of an attention means there, so even the outputs at padding agree. It is not padding in the sense of
+        A masked token becomes a QUERY: its row sees the real tokens and no row sees it. That is what masking the keys
+        of attention does in those libraries, so the outputs at padding agree too. It does not count as padding in
         ``real`` and ``first``.
         """
         if attention_mask is not None:
             given["kind"] = torch.where(attention_mask > 0, int(Kind.CONTENT), int(Kind.QUERY))
         return Layout.of(ids, **given)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Layout:
-        """The layout with ``change`` applied to every field."""
-        return Layout(*(change(getattr(self, name)) for name in FIELDS))
-
     def replace(self, **changes: Values) -> Layout:
         """The layout with some fields replaced; an integer fills a field."""
         _check_names(changes)
-        return replace(self, **{name: _fitted(name, value, self.ids) for name, value in changes.items()})
+        stacked = self.stacked.clone()
+        for name, value in changes.items():
+            _assign(stacked, name, value)
+        return Layout(stacked)
 
     def to(self, device: torch.device | str) -> Layout:
         """The layout on another device."""
-        return self.map(lambda field: field.to(device))
+        return Layout(self.stacked.to(device))
 
     def __len__(self) -> int:
-        """How many tokens a row has, padding included."""
-        return self.ids.shape[-1]
+        """The number of tokens in a row, padding included."""
+        return self.stacked.shape[-1]
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of every field: (n,) or (rows, n)."""
+        return self.stacked.shape[1:]
 
     @property
     def rows(self) -> int:
-        """How many rows the batch has; a single sequence counts as one."""
-        return self.ids.shape[0] if self.ids.dim() == 2 else 1
+        """The number of rows; 1 for a single sequence."""
+        return self.stacked.shape[1] if self.stacked.dim() == 3 else 1
 
     @property
     def real(self) -> Tensor:
@@ -107,62 +138,81 @@ class Layout:
 
     @property
     def first(self) -> Tensor:
-        """Which tokens open a document, where sentence heads look: bool, of the layout's shape."""
+        """Which tokens open a document, where sentence heads read: bool, of the layout's shape."""
         changes = self.document != self.document.roll(1, dims=-1)
         changes[..., :1] = True
         return changes & self.real
 
     def batched(self) -> Layout:
         """The layout as a batch: (n,) becomes (1, n), (rows, n) stays."""
-        return self if self.ids.dim() == 2 else self.map(lambda field: field[None])
+        return self if self.stacked.dim() == 3 else Layout(self.stacked.unsqueeze(1))
 
     def row(self, index: int) -> Layout:
-        """One sequence of a batch, its trailing padding cut off."""
-        single = self.batched().map(lambda field: field[index])
-        places = single.real.nonzero()
-        return single[: int(places.max()) + 1 if len(places) else 0]
+        """One sequence of a batch without its trailing padding."""
+        single = Layout(self.batched().stacked[:, index])
+        indices = single.real.nonzero()
+        return single[: int(indices.max()) + 1 if len(indices) else 0]
+
+    def select(self, rows: Tensor) -> Layout:
+        """These rows of a batch: indices (m,) in a new order, or bool (rows,)."""
+        return Layout(self.stacked[:, rows])
+
+    def take(self, index: Tensor) -> Layout:
+        """Tokens by their flat indices into (rows · n); the result has the shape of ``index``."""
+        return Layout(self.stacked.flatten(1)[:, index])
+
+    def expand(self, rows: int) -> Layout:
+        """A single row, or a sequence, repeated for each of ``rows`` rows."""
+        return Layout(self.batched().stacked.expand(-1, rows, -1))
 
     def __getitem__(self, tokens: int | slice | Tensor | Sequence[int]) -> Layout:
         """Some of the tokens, along the last dimension: one, a slice, or indices in a new order."""
+        if isinstance(tokens, slice):
+            return Layout(self.stacked[..., tokens])
         if isinstance(tokens, int):
             if not -len(self) <= tokens < len(self):
                 raise IndexError(f"A layout of {len(self)} tokens has no token {tokens}.")
             tokens = [tokens]
-        where = tokens if isinstance(tokens, slice) else torch.as_tensor(tokens, dtype=torch.long)
-        return self.map(lambda field: field[..., where])
+        return Layout(self.stacked[..., torch.as_tensor(tokens, dtype=torch.long)])
 
     def __repr__(self) -> str:
         counts = {kind.name.lower(): int((self.kind == kind).sum()) for kind in Kind}
-        held = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        return f"Layout({self.rows} × {len(self)}: {held or 'empty'})"
-
-
-FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Layout))
-DEFAULTS: dict[str, int] = {"reach": FAR, "label": IGNORE}  # what is not zero where nothing is said
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return f"Layout({self.rows} × {len(self)}: {listed or 'empty'})"
 
 
 def _check_names(given: Iterable[str]) -> None:
     for name in given:
-        if name not in FIELDS:
+        if name not in _INDEX:
             raise LayoutError(f"A layout has no field '{name}'; it has {', '.join(FIELDS)}.")
 
 
-def _fitted(name: str, value: Values, tokens: Tensor) -> Tensor:
-    """A field's value in the shape of the tokens, and where they are."""
-    field = torch.as_tensor(value, dtype=torch.long, device=tokens.device)
-    if field.dim() and (field.shape[-1] != tokens.shape[-1] or field.shape not in (tokens.shape, tokens.shape[-1:])):
+def _filled(values: Tensor, shape: Sequence[int], device: torch.device) -> Tensor:
+    """One value a field, (fields,), as a new tensor (fields, *shape)."""
+    return values.to(device).view(-1, *[1] * len(shape)).repeat(1, *shape)
+
+
+def _assign(stacked: Tensor, name: str, value: Values) -> None:
+    """Write a field's value, an integer or one entry a token, into the stacked tensor."""
+    target = stacked[_INDEX[name]]
+    if isinstance(value, int):
+        target.fill_(value)
+        return
+    field = torch.as_tensor(value, dtype=torch.long, device=stacked.device)
+    if field.dim() and (field.shape[-1] != target.shape[-1] or field.shape not in (target.shape, target.shape[-1:])):
         raise LayoutError(
-            f"The field '{name}' has shape {tuple(field.shape)} for tokens of shape {tuple(tokens.shape)}; "
+            f"The field '{name}' has shape {tuple(field.shape)} for tokens of shape {tuple(target.shape)}; "
             "every field of a layout needs one entry a token."
         )
-    return field.expand(tokens.shape)
+    target.copy_(field)
 
 
 def sees(q: Layout, k: Layout) -> Tensor:
-    """THE RULE: may the row q look at the token k? The fields of q and k need only broadcast against each other.
+    """THE RULE: does row q see token k? Returns bool. The fields of q and k only need to broadcast against each other.
 
-    Within one document, a row sees the trunk and its own branch, no farther than it reaches; and there, content that
-    is known by its horizon, placeholders of what is not, and, being a peer, the peers of its rank.
+    A row sees tokens of its own document, on the trunk or its own branch, within its reach. Of these it sees CONTENT
+    whose rank is at most its horizon, PLACEHOLDERs whose rank is above its horizon, and, if it is a PEER itself, PEERs
+    of its own rank. No row sees a QUERY.
     """
     near = (q.document == k.document) & (k.document != PADDING) & ((k.branch == 0) | (k.branch == q.branch))
     near = near & ((q.position - k.position).abs() <= q.reach)
@@ -174,15 +224,15 @@ def sees(q: Layout, k: Layout) -> Tensor:
 
 
 def visible(queries: Layout, keys: Layout | None = None) -> Tensor:
-    """Who sees whom: bool (…, q, k). With two layouts, the rows of one against the tokens of the other (decoder rows
-    against an encoder's tokens, new rows against cached ones)."""
+    """Which row sees which token: bool (…, q, k). With two layouts, the rows of the first against the tokens of the
+    second (decoder rows against encoder tokens, new rows against cached tokens)."""
     keys = queries if keys is None else keys
-    return sees(queries.map(lambda field: field.unsqueeze(-1)), keys.map(lambda field: field.unsqueeze(-2)))
+    return sees(Layout(queries.stacked.unsqueeze(-1)), Layout(keys.stacked.unsqueeze(-2)))
 
 
 def all_visible(queries: Layout, keys: Layout) -> bool:
-    """Does everybody see everybody, as can be told from the fields alone, without looking at every pair? What is true
-    here is true by the rule; what is not may still be."""
+    """Whether every row sees every token, as far as the fields tell without comparing all pairs: True is always right,
+    False may be too careful."""
     if not keys.ids.numel() or not queries.ids.numel():
         return False
     one = keys.document.flatten()[0]
@@ -194,8 +244,8 @@ def all_visible(queries: Layout, keys: Layout) -> bool:
 def bias(queries: Layout, keys: Layout | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
     """Visibility as one additive attention mask, shared by all layers: (rows, 1, q, k), 0 where seen.
 
-    Unseen is the lowest finite number and not −∞, so that a row which sees nothing gives a meaningless average
-    instead of NaN (the network then puts zeros in its place).
+    Unseen is the lowest finite number and not −∞: a row that sees no token then gives a meaningless mean instead of
+    NaN, which the network replaces by zeros.
     """
     keys = queries if keys is None else keys
     return additive(visible(queries.batched(), keys.batched()), dtype)
@@ -211,43 +261,51 @@ def mask_mod(queries: Layout, keys: Layout | None = None) -> Callable[[Any, Any,
     """Visibility as the function that FlexAttention's ``create_block_mask`` takes: (row, head, q, k) → bool."""
     q_rows, k_rows = queries.batched(), (queries if keys is None else keys).batched()
     rows = max(q_rows.rows, k_rows.rows)
-    q_rows, k_rows = (layout.map(lambda field: field.expand(rows, -1)) for layout in (q_rows, k_rows))
+    q_fields, k_fields = q_rows.expand(rows).stacked, k_rows.expand(rows).stacked
 
     def mod(row: Any, head: Any, q: Any, k: Any) -> Tensor:
-        return sees(q_rows.map(lambda field: field[row, q]), k_rows.map(lambda field: field[row, k]))
+        return sees(Layout(q_fields[:, row, q]), Layout(k_fields[:, row, k]))
 
     return mod
 
 
 def join(layouts: Sequence[Layout]) -> Layout:
-    """The tokens of several layouts behind one another, fields unchanged: how a decoder extends what it has laid out.
-    Batches are joined row by row; a single sequence is repeated for every row of the others."""
+    """Several layouts joined along the tokens, fields unchanged: how a decoder extends its layout. Batches are joined
+    row by row; a single sequence is repeated for every row of the others."""
     if not layouts:
         raise LayoutError("There is nothing to join: the list of layouts is empty.")
-    rows = max(layout.rows for layout in layouts)
-    if any(layout.rows not in (1, rows) for layout in layouts):
-        raise LayoutError(f"Layouts of {sorted({layout.rows for layout in layouts})} rows cannot be joined row by row.")
-    if any(layout.ids.dim() == 2 for layout in layouts):
-        whole = (layout.batched() for layout in layouts)
-        layouts = [each if each.rows == rows else each.map(lambda field: field.expand(rows, -1)) for each in whole]
-    return Layout(*(torch.cat([getattr(layout, name) for layout in layouts], dim=-1) for name in FIELDS))
+    parts = [layout.stacked for layout in layouts]
+    if any(part.dim() == 3 for part in parts):
+        rows = max(layout.rows for layout in layouts)
+        if any(layout.rows not in (1, rows) for layout in layouts):
+            sizes = sorted({layout.rows for layout in layouts})
+            raise LayoutError(f"Layouts of {sizes} rows cannot be joined row by row.")
+        parts = [layout.expand(rows).stacked for layout in layouts]
+    return Layout(torch.cat(parts, dim=-1))
 
 
 def pad(layout: Layout, length: int, pad_id: int = 0) -> Layout:
-    """The layout with padding behind it up to ``length`` tokens; padding sees nothing and is seen by nobody."""
+    """The layout with padding behind it up to ``length`` tokens; padding sees no token and no row sees it."""
     missing = length - len(layout)
     if missing < 0:
         raise LayoutError(f"A layout of {len(layout)} tokens does not fit into {length}; cut it or allow more.")
     if not missing:
         return layout
-    filler = torch.full((missing,), pad_id, device=layout.ids.device)
-    return join([layout, Layout.of(filler, position=0, document=PADDING)])
+    filler = _filled(_PADDING, (*layout.shape[:-1], missing), layout.stacked.device)
+    filler[0] = pad_id
+    return Layout(torch.cat([layout.stacked, filler], dim=-1))
 
 
 def batch(layouts: Sequence[Layout], pad_id: int = 0) -> Layout:
     """Sequences of any lengths as the rows of one batch, (rows, longest)."""
     if not layouts:
         raise LayoutError("There is nothing to batch: the list of layouts is empty.")
-    longest = max(len(layout) for layout in layouts)
-    rows = [pad(layout.batched(), longest, pad_id) for layout in layouts]
-    return Layout(*(torch.cat([getattr(row, name) for row in rows]) for name in FIELDS))
+    parts = [layout.batched().stacked for layout in layouts]
+    shape = (sum(part.shape[1] for part in parts), max(part.shape[2] for part in parts))
+    whole = _filled(_PADDING, shape, parts[0].device)
+    whole[0] = pad_id
+    row = 0
+    for part in parts:
+        whole[:, row : row + part.shape[1], : part.shape[2]] = part
+        row += part.shape[1]
+    return Layout(whole)

@@ -101,7 +101,7 @@ def perm_masked(layout: Layout, perm_mask: Tensor, target_mapping: Tensor | None
     if target_mapping is not None:
         token = target_mapping.argmax(-1)  # (rows, m)
         before = horizon(~hidden).gather(1, token)
-        asked = layout.map(lambda field: field.gather(1, token))
+        asked = Layout(layout.stacked.gather(2, token.expand(len(layout.stacked), -1, -1)))
         parts.append(asked.replace(rank=0, horizon=before, kind=Kind.QUERY, label=asked.ids))
         expected = torch.cat([expected, (~hidden).gather(1, token.unsqueeze(-1).expand(-1, -1, len(layout)))], dim=1)
     whole = join(parts)
@@ -218,7 +218,7 @@ def forked(layout: Layout) -> tuple[Layout, Tensor | None]:
     index = place.where(member, 2 * trunk.numel()).argsort(dim=-1)[:, : int(counts.max())]
     there = torch.arange(index.shape[1], device=index.device) < counts[:, None]
     index = index * there
-    rows = opened(whole.map(lambda field: field.flatten()[index])).replace(document=torch.where(there, 0, PADDING))
+    rows = opened(whole.take(index)).replace(document=torch.where(there, 0, PADDING))
     return rows.replace(position=rows.position * there, label=torch.where(there, rows.label, IGNORE)), index
 
 
@@ -256,7 +256,7 @@ def with_memory(layout: Layout, n: int, ids: Ids | None = None) -> Layout:
         position=torch.arange(-n, 0),
         rank=int(torch.minimum(layout.rank, layout.horizon).min()) - 1,
     ).to(layout.ids.device)
-    memory = memory.map(lambda field: field.expand(*layout.ids.shape[:-1], -1))
+    memory = memory.expand(layout.rows) if layout.ids.dim() == 2 else memory
     return join([memory.replace(position=memory.position + first, document=document.expand_as(memory.ids)), layout])
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from masquerade.layout import FIELDS, PADDING, Kind, Layout
+from masquerade.layout import PADDING, Kind, Layout
 from masquerade.nn.spec import Spec
 
 NOTHING = -1  # the id of a token that is not there, in what a text continues
@@ -35,9 +34,8 @@ class Page:
     def lay(self, ids: Tensor, at: int) -> Layout:
         """Written tokens, (rows, m), the first of which is number ``at`` of what is written."""
         steps = at + torch.arange(ids.shape[1], device=ids.device)
-        fields = {name: getattr(self.first, name) for name in FIELDS if name != "ids"}
-        moved = {name: field + steps if name in self.moves else field for name, field in fields.items()}
-        laid = Layout(ids=ids, **{name: field.expand(ids.shape) for name, field in moved.items()})
+        moved = {name: getattr(self.first, name) + steps for name in self.moves}
+        laid = Layout(self.first.stacked.expand(-1, -1, ids.shape[1])).replace(ids=ids, **moved)
         if self.places is None:
             return laid
         places = self.places[:, at : at + ids.shape[1]]
@@ -86,17 +84,17 @@ class Page:
 
     def select(self, rows: Tensor) -> Page:
         """These rows, (m,), in this order."""
-        return self._map(lambda field: field[rows])
+        source = None if self.source is None else self.source.select(rows)
+        places = None if self.places is None else self.places[rows]
+        prompt, first = self.prompt.select(rows), self.first.select(rows)
+        return replace(self, prompt=prompt, first=first, source=source, before=self.before[rows], places=places)
 
     def to(self, device: torch.device) -> Page:
         """The page on another device."""
-        return self._map(lambda field: field.to(device))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Page:
-        source = None if self.source is None else self.source.map(change)
-        places = None if self.places is None else change(self.places)
-        prompt, first = self.prompt.map(change), self.first.map(change)
-        return replace(self, prompt=prompt, first=first, source=source, before=change(self.before), places=places)
+        source = None if self.source is None else self.source.to(device)
+        places = None if self.places is None else self.places.to(device)
+        prompt, first = self.prompt.to(device), self.first.to(device)
+        return replace(self, prompt=prompt, first=first, source=source, before=self.before.to(device), places=places)
 
     def prompts(self) -> list[list[int]]:
         """The ids of each prompt: of its source, where it has one."""

@@ -120,11 +120,11 @@ class Desk:
         if self.cache is not None:
             self.cache.select(rows, siblings=stays)
         if self.shown is not None:
-            self.shown = self.shown.map(lambda field: field[rows])
+            self.shown = self.shown.select(rows)
         if not stays:
             self.page, self.owner = self.page.select(rows), owner
         if not stays and self.source is not None:
-            layout = self.source.layout.map(lambda field: field[rows])
+            layout = self.source.layout.select(rows)
             self.source = Encoded(self.source.states[rows], layout)
 
 

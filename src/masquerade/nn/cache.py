@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from masquerade.errors import LayoutError
-from masquerade.layout import FAR, FIELDS, Kind, Layout, join, visible
+from masquerade.layout import FAR, Kind, Layout, join, visible
 from masquerade.nn.attention import KeyValues
 
 
@@ -59,10 +59,9 @@ class Cache:
         by no token that is left; then the tokens that all of them begin with alike stay where they are."""
         if self.layout is None:
             return
-        before = torch.stack([getattr(self.layout, name) for name in FIELDS])  # (fields, rows, n)
-        after = before[:, rows]
+        selected = self.layout.select(rows)
         if siblings:
-            alike = _alike(self.layout, (before != after).any(0).any(0))
+            alike = _alike(self.layout, (self.layout.stacked != selected.stacked).any(0).any(0))
             changing = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
             self.layers = [pair.moved(rows, changing, alike) for pair in self.layers]
         else:
@@ -70,7 +69,7 @@ class Cache:
             sources = _each_once(rows // together)
             self.layers = [KeyValues(kept.index_select(0, rows) for kept in pair) for pair in self.layers]
             self.source = [KeyValues(kept.index_select(0, sources) for kept in pair) for pair in self.source]
-        self.layout = Layout(*after.unbind())
+        self.layout = selected
 
     def remember(self, n: int) -> None:
         """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the

@@ -33,7 +33,7 @@ class Kept:
     @property
     def size(self) -> int:
         """How many bytes it takes."""
-        parts = (*vars(self.layout).values(), self.states, *self.layers)
+        parts = (self.layout.stacked, self.states, *self.layers)
         return sum(each.numel() * each.element_size() for each in parts)
 
     def to(self, dtype: torch.dtype) -> Kept:

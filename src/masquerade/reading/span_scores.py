@@ -54,7 +54,7 @@ class Rows:
 
     def __getitem__(self, chosen: Tensor) -> Rows:
         """Some of the rows, bool (rows,)"""
-        return Rows(self.states[chosen], self.layout.map(lambda field: field[chosen]), self.sheet)
+        return Rows(self.states[chosen], self.layout.select(chosen), self.sheet)
 
     def ends(self, model: Model) -> Tensor:
         """Which place is the first word, which the last; [CLS] for there being none: log-probabilities (rows, n, 2)"""
