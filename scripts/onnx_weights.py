@@ -1,0 +1,115 @@
+"""Hugging Face folders made of two encoders that are published as ONNX files. Needs the package ``onnx``.
+
+Used by ``scripts/checkpoints.py``; nothing in the ONNX files is run, only their weights are read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+BERT = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+
+
+def _onnx() -> ModuleType:
+    try:
+        import onnx
+        import onnx.numpy_helper
+    except ImportError:
+        sys.exit("Converting an ONNX file needs the package onnx; run 'pip install onnx'.")
+    return onnx
+
+
+def _write(folder: Path, config: dict[str, object], weights: dict[str, Tensor], vocabulary: str) -> None:
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    (folder / "vocab.txt").write_text(vocabulary, encoding="utf-8")
+    lower = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(lower) + "\n", encoding="utf-8")
+
+
+def e5_small(source: Path, target: Path, vocabulary: str) -> None:
+    """e5-small from ``source``/e5-small.onnx: a BERT of 12 layers of 384 without pooler.
+
+    Embeddings, norms and biases carry BERT's names. The weight of each linear layer has no name: it is the constant of
+    the matrix product whose result the layer's bias is added to, transposed.
+    """
+    onnx = _onnx()
+    graph = onnx.load(str(source / "e5-small.onnx")).graph
+    constants = {each.name: torch.from_numpy(onnx.numpy_helper.to_array(each).copy()) for each in graph.initializer}
+    weights = {
+        name: tensor
+        for name, tensor in constants.items()
+        if name.startswith(("embeddings.", "encoder.")) and tensor.is_floating_point()
+    }
+    products = {node.output[0]: node.input[1] for node in graph.node if node.op_type == "MatMul"}
+    for node in graph.node:
+        if node.op_type != "Add":
+            continue
+        for bias, product in (node.input, reversed(node.input)):
+            if bias.endswith(".bias") and products.get(product) in constants:
+                weights[bias.removesuffix("bias") + "weight"] = constants[products[product]].T
+    config = BERT | {
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "vocab_size": 30522,
+        "hidden_size": 384,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+    }
+    if len(weights) != 197:
+        sys.exit(f"{source} has {len(weights)} weights of a BERT, not the 197 of e5-small.")
+    _write(target, config, weights, vocabulary)
+
+
+def uie_nano(source: Path, target: Path, vocabulary: str) -> None:
+    """UIE-nano from ``source``/model.onnx: an ERNIE 3.0 of 4 layers of 312 whose heads point at a span's ends."""
+    onnx = _onnx()
+    arrays = dict[str, Tensor]()
+    for node in onnx.load(str(source / "model.onnx")).graph.node:
+        if node.op_type == "Constant":
+            value = np.array(onnx.numpy_helper.to_array(node.attribute[0].t))
+            arrays[node.output[0]] = torch.from_numpy(value)
+    tables = ("word_embeddings", "position_embeddings", "token_type_embeddings", "task_type_embeddings")
+    weights = {f"ernie.embeddings.{name}.weight": arrays[f"embedding_{n}.w_0"] for n, name in enumerate(tables)}
+
+    def put(name: str, paddle: str) -> None:
+        weight = arrays[f"{paddle}.w_0"]
+        weights[f"{name}.weight"] = weight.T if weight.dim() == 2 else weight
+        weights[f"{name}.bias"] = arrays[f"{paddle}.b_0"]
+
+    put("ernie.embeddings.LayerNorm", "layer_norm_0")
+    for layer in range(4):
+        inner = f"ernie.encoder.layer.{layer}"
+        linears = [*(f"attention.self.{part}" for part in ("query", "key", "value")), "attention.output.dense"]
+        for number, name in enumerate([*linears, "intermediate.dense", "output.dense"]):
+            put(f"{inner}.{name}", f"linear_{6 * layer + number}")
+        put(f"{inner}.attention.output.LayerNorm", f"layer_norm_{2 * layer + 1}")
+        put(f"{inner}.output.LayerNorm", f"layer_norm_{2 * layer + 2}")
+    ends = [f"linear_{number}" for number in (25, 26)]
+    weights["qa_outputs.weight"] = torch.cat([arrays[f"{name}.w_0"].T for name in ends])
+    weights["qa_outputs.bias"] = torch.cat([arrays[f"{name}.b_0"].flatten() for name in ends])
+    config = BERT | {
+        "architectures": ["ErnieForQuestionAnswering"],
+        "model_type": "ernie",
+        "vocab_size": 40000,
+        "hidden_size": 312,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 12,
+        "intermediate_size": 1248,
+        "max_position_embeddings": 2048,
+        "type_vocab_size": 4,
+        "task_type_vocab_size": 16,
+        "use_task_id": True,
+    }
+    _write(target, config, weights, vocabulary)
