@@ -147,7 +147,7 @@ def test_the_boundary_head_predicts_from_the_tokens_around_a_span() -> None:
 def test_a_head_the_model_lacks_is_named() -> None:
     with pytest.raises(MasqueradeError, match="no 'lm' head; it has no head at all"):
         build(SMALL).scores(bidirectional([5]))
-    with pytest.raises(MasqueradeError, match="has no head to give logits"):
+    with pytest.raises(MasqueradeError, match="has no head and so no logits"):
         build(SMALL).logits(torch.tensor([[5]]))
 
 

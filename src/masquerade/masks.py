@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from masquerade.errors import LayoutError
-from masquerade.layout import FAR, IGNORE, PADDING, Kind, Layout, join, visible
+from masquerade.layout import FAR, IGNORE, PADDING, Kind, Layout, join
 
 Ids = Sequence[int] | Tensor
 
@@ -82,32 +82,6 @@ def two_stream(ids: Ids, order: Ids, *, mask: int, predict: int | None = None) -
     content = permuted(ids, order)
     chosen = _last(order, len(content), predict)
     return join([content, _asking(content, chosen, mask)])
-
-
-def perm_masked(layout: Layout, perm_mask: Tensor, target_mapping: Tensor | None = None) -> Layout:
-    """XLNet as its reference library is called: a batch of content (rows, n), ``perm_mask`` (rows, n, n), which is 1
-    where a row may not see a token before its own, and ``target_mapping`` (rows, m, n), one row a query, which is 1 at
-    the token that it asks for. The masks have to be those of an order, or of groups of tokens in an order.
-    """
-    hidden, itself = perm_mask > 0, torch.eye(len(layout), dtype=torch.bool, device=layout.ids.device)
-    rank = (hidden & ~itself).sum(1)  # the later a token is known, the more rows do not see it
-
-    def horizon(sees: Tensor) -> Tensor:
-        return rank.unsqueeze(1).masked_fill(~sees, -1).amax(-1)
-
-    content = layout.replace(rank=rank, horizon=horizon(~hidden | itself))
-    expected = ~hidden | itself
-    parts = [content]
-    if target_mapping is not None:
-        token = target_mapping.argmax(-1)  # (rows, m)
-        before = horizon(~hidden).gather(1, token)
-        asked = Layout(layout.stacked.gather(2, token.expand(len(layout.stacked), -1, -1)))
-        parts.append(asked.replace(rank=0, horizon=before, kind=Kind.QUERY, label=asked.ids))
-        expected = torch.cat([expected, (~hidden).gather(1, token.unsqueeze(-1).expand(-1, -1, len(layout)))], dim=1)
-    whole = join(parts)
-    if not torch.equal(visible(whole, content.replace(kind=Kind.CONTENT)), expected):
-        raise LayoutError("This perm_mask is not that of an order: tokens have to become known group after group.")
-    return whole
 
 
 def compensated(ids: Ids, order: Ids, *, known: int, mask: int) -> Layout:

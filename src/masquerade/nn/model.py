@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import FAR, Layout
-from masquerade.masks import perm_masked
 from masquerade.nn.cache import Cache
 from masquerade.nn.embeddings import Embeddings, Words
 from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Copy, Dense
@@ -153,61 +153,11 @@ class Model(nn.Module):
         out: Tensor = head(self.dropout(slots), self.dropout(places))
         return out
 
-    def logits(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        *,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        task_type_ids: Tensor | None = None,
-        perm_mask: Tensor | None = None,
-        target_mapping: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, ...]:
-        """For those who come with padded tensors, each (rows, n): what the reference library's model of this
-        architecture returns as its logits; a tuple where it returns several (start and end; words and pair).
-
-        Encoder–decoders take ``decoder_input_ids``; XLNet takes ``perm_mask`` (rows, n, n) and ``target_mapping``
-        (rows, m, n) and answers at the m targets.
-        """
-        if not self.spec.outputs:
-            raise MasqueradeError("This model has no head to give logits; ask it for hidden states: hidden(layout).")
-        given: dict[str, Tensor] = {}
-        if token_type_ids is not None and (self.spec.segments or self.spec.segment_relation):
-            given["segment"] = token_type_ids
-        if task_type_ids is not None:
-            given["task"] = task_type_ids
-        if position_ids is not None:
-            given["position"] = position_ids - self.spec.position_offset
-        layout = self._padded(self.spec, input_ids, attention_mask, **given)
-        if perm_mask is not None:
-            layout = perm_masked(layout, perm_mask, target_mapping)
-        if self.spec.decoder is None:
-            states = self.hidden(layout)
-        elif decoder_input_ids is None:
-            raise MasqueradeError("This model is an encoder–decoder; give it decoder_input_ids as well.")
-        else:
-            target = self._padded(self.spec.decoder, decoder_input_ids, decoder_attention_mask)
-            states = self.hidden(target, source=layout)
-        if target_mapping is not None:
-            states = states[:, input_ids.shape[1] :]
-        results: list[Tensor] = []
-        for name in self.spec.outputs:
-            scores = self.head(name, states[:, 0] if name in SENTENCE else states)
-            results += scores.unbind(-1) if name in ("span", "detect") else [scores]
-        return results[0] if len(results) == 1 else tuple(results)
-
-    @staticmethod
-    def _padded(spec: Spec, ids: Tensor, mask: Tensor | None, **given: Tensor) -> Layout:
-        """Padded tensors laid out as a stack of this spec was trained: under its mask, numbered its way."""
-        if spec.skip_padding and "position" not in given:
-            words = ids != spec.pad
-            given["position"] = torch.where(words, words.cumsum(-1), 0) - 1
-        if spec.mask == "causal":
-            given["rank"] = torch.arange(ids.shape[-1], device=ids.device)
-        return Layout.padded(ids, mask, **given)
+    def logits(self, input_ids: Tensor, *args: Tensor | None, **kwargs: Tensor | None) -> Tensor | tuple[Tensor, ...]:
+        """Logits for padded tensors, with the arguments of ``masquerade.checkpoints.padded.logits``."""
+        padded = import_module("masquerade.checkpoints.padded")  # on use: checkpoints imports this module
+        out: Tensor | tuple[Tensor, ...] = padded.logits(self, input_ids, *args, **kwargs)
+        return out
 
     def with_heads(self, outputs: tuple[str, ...], labels: tuple[str, ...] | None = None) -> Model:
         """The same network with other heads: those it has are kept, the others are fresh. ``labels`` are what a
