@@ -33,25 +33,6 @@ WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)?|[^\w\s]")
 NAME = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
 QUOTED = re.compile(r"《[^》]{1,20}》|[\u4e00-\u9fff]{2,6}(?=(?:省|市|县|州|国|大学|公司|学院|乐团|教堂|车站|王朝))")
 COMMON = {"the", "a", "an", "of", "in", "on", "at", "to", "for", "from", "by", "with", "and", "or", "as", "it"}
-    "the",
-    "a",
-    "an",
-    "of",
-    "in",
-    "on",
-    "at",
-    "to",
-    "for",
-    "from",
-    "by",
-    "with",
-    "and",
-    "or",
-    "as",
-    "that",
-    "this",
-    "it",
-}
 NEAR = 60  # questions of an article that are compared with each other
 NEGATED = 0.1  # the share of replaced words that negate: a reader must not learn that "not" means no answer
 
