@@ -39,7 +39,7 @@ def save_encoder(source: str, folder: str) -> None:
     from masquerade import checkpoint
 
     reader = masquerade.load(source)
-    spec = replace(reader.spec, family="bert", fork=None, outputs=(), spare=())
+    spec = replace(reader.spec, family="bert", between={}, outputs=(), spare=())
     encoder = masquerade.Model(spec, reader.tokenizer)
     weights = reader.state_dict()
     encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})

@@ -36,10 +36,10 @@ def tokenizer() -> Tokenizer:
 def spec(fork: int | None = 1, **changes: Any) -> Spec:
     """Three layers, as narrow as can be; weights large enough that everything makes a difference."""
     plain = Spec(
-        vocab=len(tokenizer()), width=16, layers=3, heads=2, feedforward=24, longest=SHEET.longest, fork=fork,
+        vocab=len(tokenizer()), width=16, layers=3, heads=2, feedforward=24, longest=SHEET.longest,
         dropout=0.0, attention_dropout=0.0, init_std=0.4, outputs=("lm", "copy", "span"),
     )  # fmt: skip
-    return replace(plain, **changes)
+    return replace(plain, between={} if fork is None else {fork: ("fork", {})}, **changes)
 
 
 def network(fork: int | None = 1, seed: int = 0, **changes: Any) -> Model:

@@ -459,7 +459,7 @@ def test_what_cannot_be_measured_is_one_sentence(tokenizer: Tokenizer) -> None:
     with pytest.raises(MasqueradeError, match="the tokenizer has"):
         ngram_perplexity(NGram.train([[1]], 2, 7), [TEXT], tokenizer)
     model.tokenizer = None
-    with pytest.raises(MasqueradeError, match="came without a tokenizer"):
+    with pytest.raises(MasqueradeError, match="has no tokenizer"):
         perplexity(model, [TEXT], length=12)
 
 

@@ -149,7 +149,7 @@ def test_a_tensorflow_checkpoint_is_converted(
 
 def test_a_model_that_cannot_fill_says_so(tmp_path: Path) -> None:
     model = build(Spec(vocab=20, width=8, layers=1, heads=1, feedforward=8))
-    with pytest.raises(MasqueradeError, match="came without a tokenizer"):
+    with pytest.raises(MasqueradeError, match="has no tokenizer"):
         fill(model, "[MASK]")
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     model.tokenizer = Tokenizer(word_pieces(tmp_path / "vocab.txt"))

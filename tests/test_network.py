@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from masquerade import Layout, Spec, build
+import masquerade.nn.stack as stack_module
+from masquerade import Cache, Layout, Spec, build
 from masquerade.errors import LayoutError, MasqueradeError, SpecError
 from masquerade.families.own import mass
 from masquerade.layout import IGNORE, batch, visible
@@ -152,7 +153,7 @@ def test_a_head_the_model_lacks_is_named() -> None:
 
 
 def test_tokens_and_positions_the_model_does_not_have_are_named() -> None:
-    with pytest.raises(LayoutError, match="no token 60: this model has 60"):
+    with pytest.raises(LayoutError, match="no token 60: this model has ids 0 to 59"):
         build(SMALL).hidden(bidirectional([5, 60]))
     with pytest.raises(LayoutError, match="no segment 2"):
         build(SMALL).hidden(bidirectional([5], segment=2))
@@ -163,7 +164,7 @@ def test_tokens_and_positions_the_model_does_not_have_are_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"heads": 3}, "width of 16 cannot be shared by 3 heads"),
+        ({"heads": 3}, "width of 16 cannot be split into 3 heads"),
         ({"layers": 0}, "'layers' to be at least 1"),
         ({"positions": ("learnt",)}, "no position scheme 'learnt'"),
         ({"activation": "golu"}, "no activation 'golu'"),
@@ -171,15 +172,15 @@ def test_tokens_and_positions_the_model_does_not_have_are_named() -> None:
         ({"outputs": ("lm", "vision")}, "no head 'vision'"),
         ({"mask": "sideways"}, "no mask 'sideways'"),
         ({"groups": 3}, "3 groups cannot share 2 layers"),
-        ({"group_size": 2}, "name the number of 'groups' too"),
-        ({"project_words": True}, "say how narrow"),
+        ({"group_size": 2}, "give the number of 'groups' too"),
+        ({"project_words": True}, "give their width"),
         ({"positions": ("sinusoidal",), "embedding": 7}, "even width"),
         ({"positions": ("nezha",), "width": 6, "heads": 2}, "must be even"),
         ({"positions": ("rotary",), "head_size": 5}, "must be even"),
         ({"positions": ("transformer-xl",), "width": 15, "heads": 3}, "must be even"),
         ({"positions": ("transformer-xl", "nezha")}, "name one of them"),
-        ({"lm_dense": False, "embedding": 8}, "cannot read narrow embeddings"),
-        ({"cutoffs": (30, 20)}, "Clusters end at rising places"),
+        ({"lm_dense": False, "embedding": 8}, "cannot use narrow embeddings"),
+        ({"cutoffs": (30, 20)}, "has to rise"),
     ],
 )
 def test_a_spec_whose_parts_do_not_fit_is_refused(changes: dict[str, object], sentence: str) -> None:
@@ -208,3 +209,57 @@ def test_half_precision_stays_half_precision() -> None:
         model = build(replace(spec, outputs=("lm",))).to(torch.bfloat16).eval()
         with torch.no_grad():
             assert model.scores(bidirectional([5, 6, 7])).dtype == torch.bfloat16
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("spec", ["learned", "rotary, gated", "sinusoidal, pre-norm"])
+@torch.no_grad()
+def test_flex_attention_gives_the_states_of_the_other_kernel(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(SPECS[spec]).eval()
+    layouts = [
+        batch([pack([prefix([5, 6, 7], [8, 9]), causal([10, 11, 12])]), causal([13, 14])]),
+        two_stream([5, 6, 7, 8], [2, 0, 3, 1], mask=3).batched(),  # its first query sees no token
+        shared_passage([5, 6, 7], [[8], [9, 10]], 2, cls=1, sep=2, mask=3).batched(),
+    ]
+    with_mask = [model.hidden(layout) for layout in layouts]
+    model.stack.attention = "flex"  # type: ignore[assignment]
+    masks = list[int]()
+    made = stack_module.block_mask
+    monkeypatch.setattr(stack_module, "block_mask", lambda *given: masks.append(1) or made(*given))
+    for layout, plain in zip(layouts, with_mask, strict=True):
+        torch.testing.assert_close(model.hidden(layout)[layout.real], plain[layout.real], atol=1e-5, rtol=0)
+    assert len(masks) == len(layouts), "each pass ran through FlexAttention"
+    cache, whole = Cache(), causal(range(5, 13))
+    parts = [model.hidden(whole[:5], cache), model.hidden(whole[5:], cache)]
+    model.stack.attention = "sdpa"  # type: ignore[assignment]
+    torch.testing.assert_close(torch.cat(parts, 1), model.hidden(whole), atol=1e-5, rtol=0)
+
+
+def test_flex_attention_is_left_out_where_it_cannot_be_exact() -> None:
+    for name in ("buckets, rms", "nezha", "transformer-xl"):
+        model, layout = build(SPECS[name]).eval(), causal([5, 6, 7])
+        plain = model.hidden(layout)
+        model.stack.attention = "flex"  # type: ignore[assignment]
+        assert torch.equal(model.hidden(layout), plain)
+
+
+@pytest.mark.parametrize("spec", ["learned", "nezha", "transformer-xl"])
+def test_attention_dropout_is_applied_in_training_and_nowhere_else(spec: str) -> None:
+    torch.manual_seed(0)
+    layout = causal(range(5, 25))
+    model = build(replace(SPECS[spec], dropout=0.0, attention_dropout=0.5))
+    assert not torch.allclose(model.train().hidden(layout), model.hidden(layout), atol=1e-3)
+    assert torch.equal(model.eval().hidden(layout), model.hidden(layout))
+    without = build(replace(SPECS[spec], dropout=0.0, attention_dropout=0.0)).train()
+    assert torch.equal(without.hidden(layout), without.hidden(layout))
+
+
+def test_xlnets_relation_parameters_are_initialised_like_other_weights() -> None:
+    torch.manual_seed(0)
+    spec = replace(SPECS["transformer-xl"], width=64, heads=4, init_std=0.05, query_vector=True)
+    model = build(spec)
+    names = ("content_bias", "position_bias", "segment_bias", "relation.segments", "words.query")
+    found = [weight for name, weight in model.named_parameters() if name.endswith(names)]
+    assert len(found) == 4 * spec.layers + 1
+    for weight in found:
+        assert 0.03 < float(weight.detach().std()) < 0.07

@@ -50,8 +50,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     spec = Spec(
-        family="masquerade", vocab=len(WORDS), width=16, layers=2, heads=2, feedforward=32, longest=128, fork=1,
-        outputs=("lm", "copy", "span"), init_std=0.6,
+        family="masquerade", vocab=len(WORDS), width=16, layers=2, heads=2, feedforward=32, longest=128,
+        between={1: ("fork", {})}, outputs=("lm", "copy", "span"), init_std=0.6,
     )  # fmt: skip
     model = build(spec)
     model.tokenizer = Tokenizer(word_pieces(folder / "vocab.txt"))

@@ -68,8 +68,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("reading")
     write(home / "questions.jsonl", QUESTIONS)
     write(home / "short.jsonl", QUESTIONS[:9])
-    changes: dict[str, Any] = {"fork": None, "width": 32, "layers": 2, "feedforward": 64, "init_std": 0.1}
-    save(network(**changes, norm_first=True, outputs=("lm",)), home / "start")
+    changes: dict[str, Any] = {"width": 32, "layers": 2, "feedforward": 64, "init_std": 0.1}
+    save(network(None, **changes, norm_first=True, outputs=("lm",)), home / "start")
     return home
 
 
@@ -454,7 +454,7 @@ def test_questions_without_any_answer_stop_the_run_with_one_sentence(home: Path,
         ({"written": 1.5}, "'written' is a share, from 0 to 1"),
         ({"strangers": -0.1}, "'strangers' is a share, from 0 to 1"),
         ({"slots": 50}, "has no room for 50 slots"),
-        ({"fork": 3}, "cannot be shared through 3 of 2 layers"),
+        ({"fork": 3}, "cannot run before layer 3 of 2"),
     ],
 )
 def test_a_bad_recipe_is_one_sentence(home: Path, tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:

@@ -9,6 +9,12 @@ from masquerade.families.base import Config, Family
 from masquerade.nn.spec import HEADS, Spec
 
 
+def _read(config: Config) -> Config:
+    """Configurations saved before ``Spec.between`` say ``fork``: the layer before which a shared passage is copied."""
+    fork = None if "between" in config else config.get("fork")
+    return {} if fork is None else {"between": {fork: ("fork", {})}}
+
+
 def _write(spec: Spec) -> Config:
     return {"decoder": None if spec.decoder is None else asdict(spec.decoder)}
 
@@ -32,6 +38,7 @@ OWN = Family(
     heads={name: {f"heads.{name}": f"heads.{name}"} for name in HEADS},
     architectures={},
     keys={field.name: field.name for field in fields(Spec) if field.name != "family"},
+    read=_read,
     write=_write,
 )
 

@@ -1,8 +1,11 @@
-"""Multi-head attention under a View."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,61 +14,67 @@ from torch.nn import functional as F
 from masquerade.nn.relations import Nezha, TransformerXL, View, relation
 from masquerade.nn.spec import Spec
 
-SMALLEST = 64  # tokens that there is room for where keys begin to grow
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+SMALLEST = 64  # the least number of tokens that a growing buffer of keys has room for
 
 
 class KeyValues(tuple[Tensor, Tensor]):
-    """Keys and values of one layer, each (rows, heads, n, d). Where no gradient is wanted they grow in place: there is
-    room for further tokens behind them, which are written there instead of copying everything for each one. So what
-    has been extended must not be extended a second time, unless what was behind it is forgotten: a cache's crop."""
+    """Keys and values of one layer, each (rows, heads, n, d).
 
-    room: tuple[Tensor, Tensor] | None = None  # each (rows, heads, more than n, d); the first n are these
+    Without gradients they grow in place: a buffer has room for further tokens, which are written into it instead of
+    copying all of them for each new one. So the same object must not be extended twice, unless the cache is cropped
+    in between.
+    """
+
+    buffer: tuple[Tensor, Tensor] | None = None  # each (rows, heads, more than n, d), with these as the first n
 
     def first(self, n: int) -> KeyValues:
-        """Those of the first ``n`` tokens; the others are forgotten."""
-        return KeyValues._of(self.room or self, n, self.room)
+        """Those of the first ``n`` tokens."""
+        return KeyValues._of(self.buffer or self, n, self.buffer)
 
     @staticmethod
-    def _of(tokens: tuple[Tensor, Tensor], n: int, room: tuple[Tensor, Tensor] | None) -> KeyValues:
+    def _of(tokens: tuple[Tensor, Tensor], n: int, buffer: tuple[Tensor, Tensor] | None) -> KeyValues:
         made = KeyValues((tokens[0][:, :, :n], tokens[1][:, :, :n]))
-        made.room = room
+        made.buffer = buffer
         return made
 
     def extended(self, key: Tensor, value: Tensor) -> KeyValues:
-        """These and those of further tokens behind them, (rows, heads, m, d)."""
+        """These, and those of m further tokens, (rows, heads, m, d)."""
         if torch.is_grad_enabled():
             return KeyValues((torch.cat([self[0], key], dim=2), torch.cat([self[1], value], dim=2)))
         n, total = self[0].shape[2], self[0].shape[2] + key.shape[2]
-        room = self.room
-        if room is None or room[0].shape[2] < total or (room[0].is_inference() and not key.is_inference()):
+        buffer = self.buffer
+        if buffer is None or buffer[0].shape[2] < total or (buffer[0].is_inference() and not key.is_inference()):
             size = max(2 * total, SMALLEST)
-            room = (_roomier(self[0], size), _roomier(self[1], size))
-        room[0][:, :, n:total], room[1][:, :, n:total] = key, value
-        return KeyValues._of(room, total, room)
+            buffer = (_enlarged(self[0], size), _enlarged(self[1], size))
+        buffer[0][:, :, n:total], buffer[1][:, :, n:total] = key, value
+        return KeyValues._of(buffer, total, buffer)
 
     def moved(self, rows: Tensor, changing: Tensor, alike: int) -> KeyValues:
-        """Row i becomes what row rows[i] is. Only the rows that are ``changing``, (m,), become others, and their first
-        tokens are ``alike``: what has room of its own is moved within it, no more of it than need be."""
+        """Row i becomes a copy of row rows[i]. Only the rows ``changing``, (m,), differ from before, and their first
+        ``alike`` tokens do not: a buffer is changed in place, from there on."""
         fixed = self[0].is_inference() and not torch.is_inference_mode_enabled()
-        if self.room is None or torch.is_grad_enabled() or fixed:
-            return KeyValues(kept.index_select(0, rows) for kept in self)
+        if self.buffer is None or torch.is_grad_enabled() or fixed:
+            return KeyValues(each.index_select(0, rows) for each in self)
         origin = rows[changing]
-        for kept in self:
-            late = kept[:, :, alike:]
+        for each in self:
+            late = each[:, :, alike:]
             late.index_copy_(0, changing, late.index_select(0, origin))
         return self
 
 
-def _roomier(kept: Tensor, size: int) -> Tensor:
-    """(rows, heads, n, d) → (rows, heads, size, d), of which the first n are the same."""
-    room = kept.new_empty(*kept.shape[:2], size, kept.shape[3])
-    room[:, :, : kept.shape[2]] = kept
-    return room
+def _enlarged(x: Tensor, size: int) -> Tensor:
+    """(rows, heads, n, d) → (rows, heads, size, d) with the same first n."""
+    buffer = x.new_empty(*x.shape[:2], size, x.shape[3])
+    buffer[:, :, : x.shape[2]] = x
+    return buffer
 
 
 class Attention(nn.Module):
-    """Each row asks the keys it may see and takes home a mean of their values. Keys are of the rows' own stack, or
-    with ``cross`` of another's states."""
+    """Each query gives the weighted mean of the values it sees. Keys and values are of the same stack, or with
+    ``cross`` of another stack's states."""
 
     def __init__(self, spec: Spec, cross: bool = False) -> None:
         super().__init__()
@@ -79,41 +88,43 @@ class Attention(nn.Module):
         self.relation = None if cross else relation(spec)
 
     def forward(self, x: Tensor, view: View, past: KeyValues | None = None) -> tuple[Tensor, KeyValues]:
-        """x (rows, q, width) → the same shape, and the keys and values of all tokens seen so far."""
-        key, value = self.keys(x)
-        if view.turn is not None:
-            key = view.turn(key)
-        kept = KeyValues((key, value)) if past is None else past.extended(key, value)
-        return self.ask(x, view, kept), kept
+        """x (rows, q, width) → the same shape, and the keys and values of all tokens so far."""
+        key, value = self.key_values(x)
+        if view.rotation is not None:
+            key = view.rotation(key)
+        pair = KeyValues((key, value)) if past is None else past.extended(key, value)
+        return self.attend(x, view, pair), pair
 
-    def keys(self, x: Tensor) -> KeyValues:
-        """The keys and values of states: (rows, k, width) → two of (rows, heads, k, d)"""
+    def key_values(self, x: Tensor) -> KeyValues:
+        """Keys and values of states: (rows, k, width) → two of (rows, heads, k, d)"""
         return KeyValues((self._split(self.key(x)), self._split(self.value(x))))
 
-    def ask(self, x: Tensor, view: View, kept: KeyValues) -> Tensor:
-        """What rows x (rows, q, width) take home from keys and values → (rows, q, width). Where there are fewer rows of
-        keys than of x, as many rows one after another ask the same ones, as if they were one."""
-        (key, value), bias, blind, (rows, q, _) = kept, view.bias, view.blind, x.shape
+    def attend(self, x: Tensor, view: View, pair: KeyValues) -> Tensor:
+        """Attention of x (rows, q, width) to keys and values → (rows, q, width). If keys have fewer rows than x, each
+        of their rows serves equally many consecutive rows of x, which are then computed as one."""
+        (key, value), bias, blind, (rows, q, _) = pair, view.bias, view.blind, x.shape
         together = rows // max(len(key), 1)
         if together > 1:
             x = x.reshape(len(key), -1, x.shape[2])
             bias, blind = (None if part is None else _one_row(part, together) for part in (bias, blind))
         query = self._split(self.query(x))
-        if view.turn is not None:
-            query = view.turn(query)
+        if view.rotation is not None:
+            query = view.rotation(query)
         dropout = self.dropout if self.training else 0.0
         if self.relation is not None:
-            asked = self.relation.scores(query, view) * self.scale
-            bias = asked if bias is None else bias + asked
+            relative = self.relation.scores(query, view) * self.scale
+            bias = relative if bias is None else bias + relative
         if isinstance(self.relation, TransformerXL):
             query = self.relation.content(query)
         if together > 1 or isinstance(self.relation, Nezha):
-            # a few rows at one set of keys are answered faster by two plain products; and NEZHA needs the weights
+            # two plain products are faster for few keys and many queries; and NEZHA needs the weights
             scores = (query * self.scale) @ key.transpose(-1, -2)
             weights = F.dropout(F.softmax(scores if bias is None else scores + bias, dim=-1), dropout)
             mixed = weights @ value
             if isinstance(self.relation, Nezha):
                 mixed = mixed + self.relation.values(weights, view)
+        elif view.blocks is not None:
+            mixed = _flex(query.device.type)[1](query, key, value, block_mask=view.blocks, scale=self.scale)
         else:
             mixed = F.scaled_dot_product_attention(query, key, value, bias, dropout, scale=self.scale)
         if blind is not None:
@@ -126,6 +137,24 @@ class Attention(nn.Module):
         return x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
 
 
+def block_mask(
+    mask: Callable[[Any, Any, Any, Any], Tensor], rows: int, queries: int, keys: int, device: torch.device
+) -> BlockMask:
+    """FlexAttention's mask of a function (row, head, q, k) → bool."""
+    made: BlockMask = _flex(device.type)[0](mask, rows, None, queries, keys, device=device)
+    return made
+
+
+@cache
+def _flex(device: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """FlexAttention's mask constructor and kernel, compiled on a GPU. It is imported late: that takes long."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    if device == "cpu":
+        return create_block_mask, flex_attention
+    return torch.compile(create_block_mask), torch.compile(flex_attention)
+
+
 def _one_row(x: Tensor, together: int) -> Tensor:
-    """So many rows, one after another, as one: (rows, 1, q, last) → (rows / together, 1, together · q, last)"""
+    """Each ``together`` consecutive rows as one: (rows, 1, q, last) → (rows / together, 1, together · q, last)"""
     return x.reshape(len(x) // together, 1, -1, x.shape[3])

@@ -1,4 +1,4 @@
-"""Keys and values kept from one pass to the next, where the rule says that is exact."""
+"""Keys and values kept from one pass to the next, where the attention mask makes that exact."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from masquerade.nn.attention import KeyValues
 
 
 class Cache:
-    """The keys and values of the tokens laid out so far, a pair a layer; for a decoder also those of its source.
+    """The keys and values of the tokens so far, a pair for each layer; for a decoder also those of its source.
 
-    What an old token computed stays true exactly when no old row would see a new token. That is a question about the
-    mask, not about the model, so the cache asks the rule, and refuses tokens that would change the past.
+    They stay valid exactly when no cached token sees a new one. That depends on the attention mask, not on the model:
+    the cache checks it by the rule and refuses new tokens that cached ones would see.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class Cache:
         self.source: list[KeyValues] = []
 
     def __len__(self) -> int:
-        """How many tokens a row has in the cache."""
+        """The number of cached tokens in a row."""
         return 0 if self.layout is None else len(self.layout)
 
     def extended(self, new: Layout) -> Layout:
-        """The layout of old and new tokens together, or an error where an old row would see a new token."""
+        """The layout of cached and new tokens together; an error if a cached token would see a new one."""
         if self.layout is None:
             return new
         if self.layout.rows != new.rows:
@@ -36,27 +36,26 @@ class Cache:
         pair = _first_sight(whole, len(self))
         if pair is not None:
             raise LayoutError(
-                f"The cache cannot be extended: token {pair[0]} in it would see new token {pair[1]}, so what it "
-                "computed would no longer hold; lay out all the tokens that see each other in one pass, or do without "
-                "a cache."
+                f"The cache cannot be extended: token {pair[0]} in it would see new token {pair[1]}, which changes "
+                "its state; lay out all the tokens that see each other in one pass, or use no cache."
             )
         return whole
 
     def keep(self, layout: Layout, layers: list[KeyValues], source: list[KeyValues]) -> None:
-        """Remember a finished pass: the layout of all tokens, their keys and values, and the source's."""
+        """Store the layout of all tokens, their keys and values for each layer, and the source's."""
         self.layout, self.layers, self.source = layout, layers, source
 
     def crop(self, n: int) -> None:
-        """Keep the first ``n`` tokens of every row and forget the others: those that only asked, and were answered."""
+        """Keep the first ``n`` tokens of every row and drop the others, such as masks that have been predicted."""
         if self.layout is None or n >= len(self):
             return
         self.layout = self.layout[:n]
         self.layers = [pair.first(n) for pair in self.layers]
 
     def select(self, rows: Tensor, siblings: bool = False) -> None:
-        """Keep these rows, (m,), in this order; a row may be named several times, as hypotheses that go on from the
-        same one do. With ``siblings`` each row is replaced by one of the same source, and what was forgotten was seen
-        by no token that is left; then the tokens that all of them begin with alike stay where they are."""
+        """Keep these rows, (m,), in this order; a row may be named several times, as beam search does. With
+        ``siblings`` each row is replaced by one of the same source, and no remaining token has seen a dropped one; the
+        first tokens that these rows have in common then stay in place."""
         if self.layout is None:
             return
         selected = self.layout.select(rows)
@@ -72,9 +71,8 @@ class Cache:
         self.layout = selected
 
     def remember(self, n: int) -> None:
-        """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every row of the
-        next segment sees them, and they look at nothing new, whatever they were allowed to see before. The rest is
-        forgotten, and no gradient reaches back."""
+        """Turn the last ``n`` tokens into a memory, as Transformer-XL and XLNet do between segments: every token of the
+        next segment sees them, they see no new token, and they get no gradient. Earlier tokens are dropped."""
         if self.layout is None:
             return
         n = min(n, len(self))
@@ -84,24 +82,24 @@ class Cache:
 
 
 def _first_sight(layout: Layout, n: int) -> tuple[int, int] | None:
-    """One of the first ``n`` tokens that sees a later one, and the place of that one behind them; None if none does."""
+    """The indices of one of the first ``n`` tokens that sees a later one, and of that one; None if none does."""
     if not 0 < n < len(layout):
         return None
     beyond = layout.rank[:, n:].amin(-1) > layout.horizon[:, :n].amax(-1)
     if bool(beyond.all() & (layout.kind[:, n:] == Kind.CONTENT).all()):
-        return None  # what is later lies beyond its row's horizons, so there is no need to look at each pair
+        return None  # later ranks are above all horizons, so the pairs need not be compared
     seen = visible(layout[:n], layout[n:]).nonzero()
     return (int(seen[0, 1]), int(seen[0, 2])) if len(seen) else None
 
 
 def _alike(layout: Layout, changes: Tensor) -> int:
-    """How many first tokens have the same keys when those at ``changes``, bool (n,), become others: the tokens before
-    the first of those, if none of them sees what comes behind."""
+    """The number of first tokens whose keys stay the same if the tokens at ``changes``, bool (n,), change: those before
+    the first change, if none of them sees a later token."""
     first = int(changes.long().argmax()) if bool(changes.any()) else len(layout)
     return first if _first_sight(layout, first) is None else 0
 
 
 def _each_once(sources: Tensor) -> Tensor:
-    """The source of each row, (m,); or, if all have equally many rows, one after another, each source once."""
+    """The source of each row, (m,); if every source has the same number of consecutive rows, each source once."""
     once = sources[sources.diff(prepend=sources[:1] - 1) != 0]
     return once if torch.equal(once.repeat_interleave(len(sources) // len(once)), sources) else sources

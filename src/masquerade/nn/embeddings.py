@@ -1,4 +1,4 @@
-"""Tokens to vectors."""
+"""The vectors of tokens: embeddings of token, position, segment and task."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from masquerade.nn.positions import ABSOLUTE
 from masquerade.nn.spec import Spec
 
 
-class Words(nn.Module):
-    """The token table, read both ways: which vector a token has, and how much a vector is like each token."""
+class TokenEmbedding(nn.Module):
+    """The token table: the vector of each token, and with ``logits`` the scores of all tokens for a vector."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Words(nn.Module):
             x = torch.where((layout.kind == Kind.QUERY).unsqueeze(-1), self.query, x)
         return x if self.scale is None else x * self.scale
 
-    def likeness(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    def logits(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, embedding) → (…, vocab)"""
         if self.project is not None:
             x = x @ self.project.weight
@@ -44,8 +44,8 @@ class Words(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """What is added to a token's word: its position, segment and task; then the norm, and the widening of what is
-    narrow. A decoder has embeddings of its own around the encoder's words."""
+    """The input of a stack: position, segment and task embeddings added to the token embeddings, then the norm, then a
+    projection of narrow embeddings to the width."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -56,9 +56,8 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
         self.project = nn.Linear(spec.sum_width, spec.width) if spec.embedding and not spec.project_words else None
 
-    def forward(self, words: Tensor, layout: Layout) -> Tensor:
-        """The words' vectors (rows, n, embedding) and their layout → (rows, n, width)"""
-        x: Tensor = words
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+        """Token embeddings (rows, n, embedding) and their layout → (rows, n, width)"""
         for position in self.positions.values():
             x = x + position(layout).to(x.dtype)
         if self.segment is not None:
@@ -72,12 +71,12 @@ class Embeddings(nn.Module):
 
 
 def look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
-    """The rows of a table, with a sentence where an id has none."""
+    """The rows of a table, (…,) → (…, width); an error for an id outside of it."""
     if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < table.num_embeddings:
         wrong = int(ids.max()) if int(ids.max()) >= table.num_embeddings else int(ids.min())
         raise LayoutError(
-            f"There is no {what} {wrong}: this model has {table.num_embeddings} of them, from 0 on; "
-            "is the text encoded with the tokenizer of this model?"
+            f"There is no {what} {wrong}: this model has ids 0 to {table.num_embeddings - 1}; "
+            "encode the text with the tokenizer of this model."
         )
     out: Tensor = table(ids)
     return out

@@ -7,8 +7,8 @@ from masquerade.nn.spec import Spec
 
 
 class FeedForward(nn.Module):
-    """Each token by itself: out to the feed-forward width, through the activation (times a gate, where the spec asks
-    for one), and back."""
+    """Two linear maps with an activation between them, for each token alone; with ``gated``, a third map multiplies
+    the activations."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()

@@ -1,5 +1,4 @@
-"""Heads: hidden states to scores. Every head maps (…, width) → (…, scores); where it is asked is the caller's choice,
-so nothing is computed for tokens nobody wants scored."""
+"""Heads: hidden states to scores, (…, width) → (…, scores). Callers choose the tokens, so that no other is scored."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from masquerade.nn.activations import ACTIVATIONS
 from masquerade.nn.norms import norm
 from masquerade.nn.spec import Spec
 
-Likeness = Callable[[Tensor, Tensor | None], Tensor]  # how much a vector is like each word, plus the words' biases
+TokenLogits = Callable[[Tensor, Tensor | None], Tensor]  # vectors and biases → logits of all tokens
 
-SENTENCE = ("classify", "pair")  # heads that read the first token of a document
+SENTENCE = ("classify", "pair")  # heads of the first token of a document
 
 
 class Dense(nn.Module):
-    """A dense layer and its activation: BERT's pooler, over the first token."""
+    """A dense layer and its activation, such as BERT's pooler of the first token."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -33,8 +32,8 @@ class Dense(nn.Module):
 
 
 class Language(nn.Module):
-    """Scores of every word of the vocabulary: likeness to the token table (or to one of its own), behind a dense layer
-    in BERT's kin, bare in GPT's."""
+    """Logits of all tokens by the token table, or by a table of its own; after a dense layer in BERT's relatives,
+    without one in GPT's."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -45,18 +44,18 @@ class Language(nn.Module):
         self.decoder = None if spec.tied else nn.Linear(spec.sum_width, spec.vocab, bias=False)
         self.bias = nn.Parameter(torch.zeros(spec.vocab)) if spec.lm_bias else None
 
-    def forward(self, x: Tensor, likeness: Likeness) -> Tensor:
+    def forward(self, x: Tensor, token_logits: TokenLogits) -> Tensor:
         """(…, width) → (…, vocab)"""
         if self.dense is not None and self.norm is not None:
             x = self.norm(self.activation(self.dense(x)))
         if self.scale is not None:
             x = x * self.scale
-        return likeness(x, self.bias) if self.decoder is None else F.linear(x, self.decoder.weight, self.bias)
+        return token_logits(x, self.bias) if self.decoder is None else F.linear(x, self.decoder.weight, self.bias)
 
 
 class Adaptive(nn.Module):
-    """Transformer-XL's adaptive softmax: frequent words compete with clusters of rarer ones, and those among
-    themselves inside a cluster. Gives log-probabilities."""
+    """Transformer-XL's adaptive softmax: one softmax over frequent tokens and clusters of rare ones, and one inside of
+    each cluster."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -64,9 +63,9 @@ class Adaptive(nn.Module):
         self.bias = nn.Parameter(torch.zeros(spec.vocab))
         self.sizes = [end - start for start, end in zip((0, *spec.cutoffs), (*spec.cutoffs, spec.vocab), strict=True)]
 
-    def forward(self, x: Tensor, likeness: Likeness) -> Tensor:
+    def forward(self, x: Tensor, token_logits: TokenLogits) -> Tensor:
         """(…, width) → log-probabilities (…, vocab)"""
-        frequent, *rare = torch.split(likeness(x, self.bias), self.sizes, dim=-1)
+        frequent, *rare = torch.split(token_logits(x, self.bias), self.sizes, dim=-1)
         top = torch.cat([frequent, self.clusters(x)], dim=-1).log_softmax(-1)
         parts = [top[..., : self.sizes[0]]]
         for index, scores in enumerate(rare):
@@ -75,7 +74,8 @@ class Adaptive(nn.Module):
 
 
 class Boundary(nn.Module):
-    """SpanBERT's boundary objective: a word inside a span, from the states just outside of it and its place in it."""
+    """SpanBERT's boundary head: logits of a token inside a span, from the states of the two tokens around the span and
+    its index in it."""
 
     PLACES, PLACE_WIDTH = 20, 200
 
@@ -89,16 +89,16 @@ class Boundary(nn.Module):
         self.bias = nn.Parameter(torch.zeros(spec.vocab))
         self.activation = ACTIVATIONS[spec.lm_activation]
 
-    def forward(self, left: Tensor, right: Tensor, place: Tensor, likeness: Likeness) -> Tensor:
-        """States left and right of the span (m, width), places in the span from 0 on (m,) → (m, vocab)"""
+    def forward(self, left: Tensor, right: Tensor, place: Tensor, token_logits: TokenLogits) -> Tensor:
+        """States left and right of the span (m, width), indices in the span (m,) → (m, vocab)"""
         x = torch.cat([left, right, self.place(place)], dim=-1)
         x = self.first_norm(self.activation(self.first(x)))
         x = self.second_norm(self.activation(self.second(x)))
-        return likeness(x, self.bias)
+        return token_logits(x, self.bias)
 
 
 class Copy(nn.Module):
-    """A slot of an answer points at the place of the passage that it copies: how much its query is like each key."""
+    """Scores of the passage's tokens to be copied into the slots of an answer: scaled products of queries and keys."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -106,14 +106,14 @@ class Copy(nn.Module):
         self.key = nn.Linear(spec.width, spec.width)
         self.scale = 1 / math.sqrt(spec.width)
 
-    def forward(self, slots: Tensor, places: Tensor) -> Tensor:
-        """States of slots (rows, m, width) and of places (rows, n, width) → (rows, m, n)"""
-        out: Tensor = self.query(slots) @ self.key(places).transpose(-1, -2) * self.scale
+    def forward(self, slots: Tensor, tokens: Tensor) -> Tensor:
+        """States of slots (rows, m, width) and of tokens (rows, n, width) → (rows, m, n)"""
+        out: Tensor = self.query(slots) @ self.key(tokens).transpose(-1, -2) * self.scale
         return out
 
 
 class Activation(nn.Module):
-    """An activation as a module, for use in a sequence."""
+    """An activation as a module."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -124,12 +124,12 @@ class Activation(nn.Module):
 
 
 def _detector(spec: Spec) -> nn.Module:
-    """ELECTRA's discriminator: was this token replaced?"""
+    """ELECTRA's discriminator: the score of a token to be a replaced one."""
     return nn.Sequential(nn.Linear(spec.width, spec.width), Activation(spec.activation), nn.Linear(spec.width, 1))
 
 
 def _classifier(spec: Spec) -> nn.Module:
-    """One score a label, from the pooled first token or through a dense layer of its own."""
+    """A score for each label, from the pooled first token or through a dense layer of its own."""
     out = nn.Linear(spec.width, len(spec.labels))
     return out if spec.pooled else nn.Sequential(Dense(spec), nn.Dropout(spec.dropout), out)
 

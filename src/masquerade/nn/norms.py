@@ -6,6 +6,6 @@ from masquerade.nn.spec import Spec
 
 
 def norm(spec: Spec, width: int | None = None) -> nn.Module:
-    """The spec's normalisation of vectors of ``width`` (the network's width if not given)."""
+    """The spec's normalisation for vectors of ``width`` (if not given, the network's width)."""
     kind = nn.LayerNorm if spec.norm == "layer" else nn.RMSNorm
     return kind(width or spec.width, eps=spec.epsilon)

@@ -1,9 +1,9 @@
-"""Position schemes. Each is one part that says where tokens stand in one of four ways, and a Spec may name several:
+"""Position schemes, of four types. A Spec may name several:
 
 - absolute: a vector added to the token embedding (learned, inner, sinusoidal, halves);
-- turning: queries and keys are turned by their position (rotary);
-- bias: a number that a head adds to the score of a pair, the same in all layers (buckets);
-- relation: what a query asks of a distance, inside the attention of every layer (``relations``).
+- rotary: queries and keys are rotated by their position;
+- bias: a number for each head and distance that is added to scores, the same in all layers (buckets);
+- relation: a score of query and distance, inside the attention of every layer (``relations``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from masquerade.nn.spec import Spec
 
 
 def sinusoids(positions: Tensor, width: int, halves: bool = False) -> Tensor:
-    """Sines and cosines of falling frequency, in turn or the one half after the other: (…,) → (…, width)."""
+    """Sines and cosines of falling frequency, interleaved or as two halves: positions (…,) → (…, width)."""
     frequency = torch.exp(torch.arange(0, width, 2, device=positions.device) * (-math.log(10000.0) / width))
     angle = positions.unsqueeze(-1).float() * frequency
     if halves:
@@ -30,7 +30,7 @@ def sinusoids(positions: Tensor, width: int, halves: bool = False) -> Tensor:
 
 
 class Learned(nn.Module):
-    """A table of positions (BERT). RoBERTa, MPNet and BART begin some rows further down in it."""
+    """A learned table of positions (BERT). RoBERTa, MPNet and BART begin at a later row of it."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Learned(nn.Module):
         return self.look_up(layout.position)
 
     def look_up(self, position: Tensor) -> Tensor:
-        """The vectors of positions, with a sentence where there is none."""
+        """The vectors of positions: (rows, n) → (rows, n, embedding)"""
         row, limit = position + self.offset, self.table.num_embeddings
         if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < limit:
             reached = int(row.max() if row.max() >= limit else row.min()) - self.offset
@@ -55,7 +55,7 @@ class Learned(nn.Module):
 
 
 class Inner(Learned):
-    """GLM's second dimension: a table of places inside a blank, 0 outside of one."""
+    """GLM's second dimension: a learned table of the positions inside a blank, 0 outside of one."""
 
     def forward(self, layout: Layout) -> Tensor:
         """A layout of (rows, n) → (rows, n, embedding)"""
@@ -63,7 +63,7 @@ class Inner(Learned):
 
 
 class Sinusoidal(nn.Module):
-    """Fixed sines and cosines, for any length: in turn, or in halves (PEGASUS)."""
+    """Fixed sines and cosines for any length, interleaved or as two halves (PEGASUS)."""
 
     def __init__(self, spec: Spec, halves: bool = False) -> None:
         super().__init__()
@@ -82,9 +82,9 @@ ABSOLUTE: dict[str, Callable[[Spec], nn.Module]] = {
 }
 
 
-class Turn:
-    """Rotary positions: each pair of a query's or key's numbers is turned by an angle that grows with its position,
-    so that their product knows only the distance."""
+class Rotation:
+    """Rotary positions: each pair of numbers of a query or key is rotated by an angle that grows with its position,
+    so that the product of a query and a key depends on their distance alone."""
 
     def __init__(self, position: Tensor, width: int, dtype: torch.dtype) -> None:
         waves = sinusoids(position, width).to(dtype).unsqueeze(1)  # (rows, 1, n, d)
@@ -93,14 +93,14 @@ class Turn:
     def __call__(self, x: Tensor) -> Tensor:
         """(rows, heads, n, d) → the same shape"""
         even, odd = x[..., 0::2], x[..., 1::2]
-        turned = [even * self.cosine - odd * self.sine, odd * self.cosine + even * self.sine]
-        return torch.stack(turned, dim=-1).flatten(-2)
+        rotated = [even * self.cosine - odd * self.sine, odd * self.cosine + even * self.sine]
+        return torch.stack(rotated, dim=-1).flatten(-2)
 
 
 class Buckets(nn.Module):
-    """T5's and MPNet's relative positions: one learned number a head for each bucket of distance; near distances have
-    their own bucket, farther ones share buckets that widen logarithmically, up to ``max_distance``. Under a causal
-    mask all buckets are for what lies behind."""
+    """T5's and MPNet's relative positions: a learned number for each head and bucket of distances. Near distances have
+    a bucket each, farther ones share buckets that widen logarithmically up to ``max_distance``. With a causal mask all
+    buckets are for keys before the query."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()

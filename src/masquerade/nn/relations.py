@@ -1,38 +1,43 @@
-"""Relations: position schemes that live inside attention, where each query asks about distances."""
+"""Relative positions inside attention: schemes that score every pair of a query and a key by their distance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from masquerade.nn.positions import Turn, sinusoids
+from masquerade.nn.positions import Rotation, sinusoids
 from masquerade.nn.spec import Spec
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 @dataclass(frozen=True)
 class View:
-    """What the rows of one pass see of its keys: worked out once, shared by all layers."""
+    """The attention mask and relative positions of one pass, computed once and shared by all layers."""
 
-    bias: Tensor | None  # (rows or 1, heads or 1, q, k), added to the scores; None where everybody sees everybody
-    blind: Tensor | None = None  # (rows, 1, q, 1), which rows see nothing at all, where there are such
-    distance: Tensor | None = None  # (rows or 1, q, k), key position minus query position, where a scheme asks for it
-    differs: Tensor | None = None  # (rows, q, k), is the key of another segment? where a scheme asks for it
-    turn: Turn | None = None  # how to turn this pass's queries and keys, under rotary positions
+    bias: Tensor | None  # (rows or 1, heads or 1, q, k), added to the scores; None where every query sees every key
+    blind: Tensor | None = None  # bool (rows, 1, q, 1), the queries that see no key; None if there are none
+    distance: Tensor | None = None  # (rows or 1, q, k), key position minus query position, if a scheme needs it
+    differs: Tensor | None = None  # bool (rows, q, k), whether the segments differ, if a scheme needs it
+    rotation: Rotation | None = None  # of this pass's queries and keys, with rotary positions
+    blocks: BlockMask | None = None  # the mask for FlexAttention, instead of bias and blind
 
     @cached_property
-    def reach(self) -> tuple[int, int]:
-        """The least and the greatest distance that occurs."""
+    def extremes(self) -> tuple[int, int]:
+        """The least and the greatest distance."""
         if self.distance is None or not self.distance.numel():
             return 0, 0
         return int(self.distance.min()), int(self.distance.max())
 
 
 class Nezha(nn.Module):
-    """NEZHA's relative positions: a fixed sinusoidal vector for each distance up to ``max_distance``, asked by the
-    query like a key and carried home like a value."""
+    """NEZHA's relative positions: a fixed sinusoidal vector for each distance up to ``max_distance``, which is added
+    to the key and to the value."""
 
     table: Tensor
 
@@ -43,14 +48,14 @@ class Nezha(nn.Module):
         self.register_buffer("table", sinusoids(distances, spec.head_width), persistent=False)
 
     def scores(self, query: Tensor, view: View) -> Tensor:
-        """(rows, heads, q, d) → what a query asks of each key's distance, (rows, heads, q, k). It is asked once about
-        every distance there is, not once about every key."""
-        asked = query @ self.table.T
-        return asked.gather(-1, self._index(view).expand(*query.shape[:2], -1, -1))
+        """The scores of distances: queries (rows, heads, q, d) → (rows, heads, q, k). They are computed once for each
+        distance and gathered for each key."""
+        by_distance = query @ self.table.T
+        return by_distance.gather(-1, self._index(view).expand(*query.shape[:2], -1, -1))
 
     def values(self, weights: Tensor, view: View) -> Tensor:
-        """Attention weights (rows, heads, q, k) → the mean distance vector, (rows, heads, q, d): the weights are
-        gathered by distance first, so no vector a pair is ever made."""
+        """The weighted mean of the distance vectors: attention weights (rows, heads, q, k) → (rows, heads, q, d). The
+        weights are summed by distance first, so that no vector is made for each pair."""
         by_distance = weights.new_zeros(*weights.shape[:-1], self.table.shape[0])
         return by_distance.scatter_add(-1, self._index(view).expand_as(weights), weights) @ self.table
 
@@ -61,8 +66,8 @@ class Nezha(nn.Module):
 
 
 class TransformerXL(nn.Module):
-    """Transformer-XL's relative positions: a learned map of each distance's sinusoids is asked by the query, with one
-    bias for content and one for positions. XLNet also asks whether the key is of the same segment."""
+    """Transformer-XL's relative positions: the query is scored against a learned map of the distance's sinusoids, with
+    one bias for content and one for positions. XLNet also scores whether the key is of the same segment."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -75,20 +80,20 @@ class TransformerXL(nn.Module):
         self.width, self.limit = spec.width, spec.max_distance
 
     def content(self, query: Tensor) -> Tensor:
-        """The query that asks keys: (rows, heads, q, d) → the same shape"""
+        """The query with the content bias: (rows, heads, q, d) → the same shape"""
         return query + self.content_bias.unsqueeze(1)
 
     def scores(self, query: Tensor, view: View) -> Tensor:
-        """(rows, heads, q, d) → what a query asks of each key's distance and segment, (rows, heads, q, k)"""
+        """The scores of distances and segments: queries (rows, heads, q, d) → (rows, heads, q, k)"""
         if view.distance is None:
             raise TypeError("a view for Transformer-XL carries distances")
-        least, greatest = view.reach
+        least, greatest = view.extremes
         behind = -torch.arange(least, greatest + 1, device=query.device)  # how far a key lies behind the query
         waves = sinusoids(behind.clamp(-self.limit, self.limit), self.width, halves=True).to(query.dtype)
         places = self.net(waves).view(len(behind), *self.position_bias.shape).permute(1, 2, 0)
-        asked = (query + self.position_bias.unsqueeze(1)) @ places  # (rows, heads, q, distances)
+        by_distance = (query + self.position_bias.unsqueeze(1)) @ places  # (rows, heads, q, distances)
         index = (view.distance - least).unsqueeze(1).expand(*query.shape[:2], -1, -1)
-        scores: Tensor = asked.gather(-1, index)
+        scores: Tensor = by_distance.gather(-1, index)
         if self.segments is not None and self.segment_bias is not None and view.differs is not None:
             same, other = ((query + self.segment_bias.unsqueeze(1)) @ self.segments.permute(1, 2, 0)).unbind(-1)
             scores = scores + torch.where(view.differs.unsqueeze(1), other.unsqueeze(-1), same.unsqueeze(-1))
@@ -96,7 +101,7 @@ class TransformerXL(nn.Module):
 
 
 def relation(spec: Spec) -> Nezha | TransformerXL | None:
-    """The relation that a spec names, if any."""
+    """The scheme inside attention that a spec names; None if it names none."""
     if "nezha" in spec.positions:
         return Nezha(spec)
     return TransformerXL(spec) if "transformer-xl" in spec.positions else None

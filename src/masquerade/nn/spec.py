@@ -1,10 +1,10 @@
-"""A network described: which parts, how many, how wide. Plain data, so that it can be compared, printed and saved."""
+"""The description of a network: which parts it has, how many and how wide. Plain data: compared, printed, saved."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from masquerade.errors import SpecError
@@ -21,74 +21,74 @@ HEADS = ("lm", "boundary", "detect", "tag", "span", "copy", "classify", "pair")
 class Spec:
     """What ``build`` assembles. A family fills it in from its published configuration; anyone may write their own."""
 
-    family: str = "masquerade"  # whose configuration and weight names it is saved under
-    # how large
+    family: str = "masquerade"  # the family whose configuration and weight names a checkpoint has
+    # sizes
     vocab: int = 30522
     width: int = 768
     layers: int = 12
     heads: int = 12
-    head_size: int | None = None  # the width of a head; None: what the heads have of the width
+    head_size: int | None = None  # the width of a head; None: the width divided by the number of heads
     feedforward: int = 3072
     # embeddings
     embedding: int | None = None  # a narrower embedding, projected to the width (ALBERT, ELECTRA)
-    project_words: bool = False  # widen the words alone, before positions and segments are added
-    embedding_norm: bool | None = None  # normalise the sum; None: unless sublayers do it first
-    embedding_scale: bool = False  # multiply words by the root of the width
+    project_words: bool = False  # project token embeddings alone, before positions and segments are added
+    embedding_norm: bool | None = None  # normalise the sum; None: unless norm_first
+    embedding_scale: bool = False  # multiply token embeddings by the square root of the width
     segments: int = 2  # token types; 0 for none
     tasks: int = 0  # task types; 0 for none
     pad: int = 0  # the padding token
-    query_vector: bool = False  # a QUERY begins as one learned vector instead of its token (XLNet)
+    query_vector: bool = False  # the input of a QUERY is one learned vector instead of its token's (XLNet)
     # positions
-    positions: tuple[str, ...] = ("learned",)  # any of POSITIONS, together
-    longest: int = 512  # how many learned positions there are
-    position_offset: int = 0  # the row of the learned table that position 0 has (RoBERTa, BART: 2)
-    skip_padding: bool = False  # padded tensors are numbered by their words, not their places (RoBERTa, MPNet)
-    max_distance: int = 64  # NEZHA and Transformer-XL: clipped here; buckets: everything farther shares one
+    positions: tuple[str, ...] = ("learned",)  # one or more of POSITIONS
+    longest: int = 512  # the number of learned positions
+    position_offset: int = 0  # the row of position 0 in the learned table (RoBERTa, BART: 2)
+    skip_padding: bool = False  # in padded tensors, positions count the real tokens only (RoBERTa, MPNet)
+    max_distance: int = 64  # NEZHA and Transformer-XL clip distances here; buckets put all farther ones into one
     buckets: int = 32
-    segment_relation: bool = False  # Transformer-XL's attention also asks: same segment? (XLNet)
-    share_biases: bool = False  # … and all its layers have the same two biases
+    segment_relation: bool = False  # Transformer-XL's attention also scores whether segments are equal (XLNet)
+    share_biases: bool = False  # … and all its layers share its two biases
     # layers
-    recurrent: str | None = None  # one of RECURRENT in the place of attention; it needs no positions: ()
+    recurrent: str | None = None  # one of RECURRENT instead of attention; it needs no positions: ()
     activation: str = "gelu"
     gated: bool = False  # a second matrix gates the feed-forward layer (T5 v1.1)
     norm: str = "layer"
     norm_first: bool = False  # normalise before each sublayer instead of after it
     final_norm: bool | None = None  # normalise the last states; None: if sublayers are normalised first
     epsilon: float = 1e-12
-    scaled: bool = True  # scores are divided by the root of a head's width
+    scaled: bool = True  # divide attention scores by the square root of a head's width
     attention_bias: bool = True
     feedforward_bias: bool = True
-    groups: int | None = None  # how many groups of layers have weights of their own; None: every layer has
+    groups: int | None = None  # the number of layer groups with weights of their own; None: every layer has its own
     group_size: int = 1  # layers in a group
-    fork: int | None = (
-        None  # readers: a passage is shared by its questions through so many layers, then each has its own
-    )
+    # parts that run before a layer, as {layer: (kind, options)}; the number of layers: after the last (nn.between)
+    between: Mapping[int, tuple[str, Mapping[str, Any]]] = field(default_factory=dict, hash=False)
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float = 0.02
-    # what it is for
-    mask: str = "bidirectional"  # the mask it was trained under, for those who come with padded tensors
-    decoder: Spec | None = None  # a second stack that looks at this one's states
-    cross: bool = False  # this is such a second stack
+    # use
+    mask: str = "bidirectional"  # the mask it was trained with, for padded tensors
+    decoder: Spec | None = None  # a second stack with attention to this one's states
+    cross: bool = False  # whether this is such a second stack
     # heads
-    outputs: tuple[str, ...] = ()  # the heads it answers with, any of HEADS
-    spare: tuple[str, ...] = ()  # further heads that its checkpoint has
-    tied: bool = True  # the language head reads the token embeddings
-    lm_dense: bool = True  # … behind a dense layer of its own
+    outputs: tuple[str, ...] = ()  # the heads whose scores are its logits, any of HEADS
+    spare: tuple[str, ...] = ()  # further heads of its checkpoint
+    tied: bool = True  # the language head uses the token embeddings
+    lm_dense: bool = True  # … after a dense layer of its own
     lm_activation: str = "gelu"
     lm_bias: bool = True
-    lm_scale: bool = False  # … with states divided by the root of the width (T5)
-    cutoffs: tuple[int, ...] = ()  # an adaptive softmax with clusters that end here (Transformer-XL)
-    pooler: bool = False  # a dense layer over the first token; always there if a sentence head stands on it
-    pooled: bool = True  # the classifier stands on the pooler, rather than on a dense layer of its own
+    lm_scale: bool = False  # … with states divided by the square root of the width (T5)
+    cutoffs: tuple[int, ...] = ()  # the ends of the clusters of an adaptive softmax (Transformer-XL)
+    pooler: bool = False  # a dense layer over the first token; set if a head uses it
+    pooled: bool = True  # the classifier uses the pooler, rather than a dense layer of its own
     classifier_activation: str = "tanh"
-    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # what classifiers and taggers tell apart
+    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # the labels of classifiers and taggers
 
     def __post_init__(self) -> None:
         for name in ("positions", "outputs", "spare", "labels", "cutoffs"):
             self._set(name, tuple(getattr(self, name)))
         if isinstance(self.decoder, Mapping):
             self._set("decoder", Spec.of(self.decoder))
+        self._set("between", _between(self.between))
         if self.embedding_norm is None:
             self._set("embedding_norm", not self.norm_first)
         if self.final_norm is None:
@@ -108,7 +108,7 @@ class Spec:
             if getattr(self, name) < 1:
                 raise SpecError(f"A network needs '{name}' to be at least 1, but it is {getattr(self, name)}.")
         if self.recurrent is None and self.head_size is None and self.width % self.heads:
-            raise SpecError(f"A width of {self.width} cannot be shared by {self.heads} heads; make it a multiple.")
+            raise SpecError(f"A width of {self.width} cannot be split into {self.heads} heads; make it a multiple.")
         _known("activation", (self.activation, self.lm_activation, self.classifier_activation), tuple(ACTIVATIONS))
         _known("norm", (self.norm,), NORMS)
         _known("position scheme", self.positions, POSITIONS)
@@ -118,12 +118,16 @@ class Spec:
             self._check_recurrent(self.recurrent)
         if self.groups is not None and not 1 <= self.groups <= self.layers:
             raise SpecError(f"{self.groups} groups cannot share {self.layers} layers; give 1 to {self.layers}.")
-        if self.fork is not None and not 0 <= self.fork <= len(self.order):
-            raise SpecError(f"A passage cannot be shared through {self.fork} of {len(self.order)} layers.")
+        for layer, (kind, _) in self.between.items():
+            if not 0 <= layer <= len(self.order):
+                raise SpecError(
+                    f"The part '{kind}' cannot run before layer {layer} of {len(self.order)}; give 0 to "
+                    f"{len(self.order)}, which is after the last."
+                )
         if self.group_size > 1 and self.groups is None:
-            raise SpecError("'group_size' says how many layers a group has; name the number of 'groups' too.")
+            raise SpecError("'group_size' is the number of layers in a group; give the number of 'groups' too.")
         if self.project_words and self.embedding is None:
-            raise SpecError("'project_words' widens narrow embeddings; say how narrow: 'embedding'.")
+            raise SpecError("'project_words' projects narrow embeddings; give their width as 'embedding'.")
         if {"sinusoidal", "halves"} & set(self.positions) and self.sum_width % 2:
             raise SpecError("Sinusoidal positions come in pairs; the embedding needs an even width.")
         if {"nezha", "rotary"} & set(self.positions) and self.head_width % 2:
@@ -131,29 +135,29 @@ class Spec:
         if "transformer-xl" in self.positions and self.width % 2:
             raise SpecError(f"Transformer-XL's positions come in pairs; a width of {self.width} must be even.")
         if {"nezha", "transformer-xl"} <= set(self.positions):
-            raise SpecError("NEZHA's and Transformer-XL's positions both rewrite attention; name one of them.")
+            raise SpecError("NEZHA's and Transformer-XL's positions both change attention; name one of them.")
         if not self.lm_dense and self.embedding and not self.project_words:
-            raise SpecError("A language head without a dense layer cannot read narrow embeddings; widen one of them.")
+            raise SpecError("A language head without a dense layer cannot use narrow embeddings; set 'lm_dense'.")
         if self.cutoffs and (list(self.cutoffs) != sorted({*self.cutoffs}) or not 0 < self.cutoffs[-1] < self.vocab):
-            raise SpecError(f"Clusters end at rising places inside the vocabulary, but 'cutoffs' is {self.cutoffs}.")
+            raise SpecError(f"'cutoffs' has to rise and stay inside the vocabulary, but it is {self.cutoffs}.")
         if self.decoder is not None:
             self._check_decoder(self.decoder)
 
     def _check_decoder(self, decoder: Spec) -> None:
         if not decoder.cross or decoder.decoder is not None:
-            raise SpecError("A decoder is one stack with 'cross' set: it looks at the encoder's states.")
+            raise SpecError("A decoder has to be one stack with 'cross' set and no decoder of its own.")
         if (decoder.width, decoder.vocab) != (self.width, self.vocab):
             raise SpecError(
-                f"A decoder of {decoder.vocab} words and width {decoder.width} cannot share the embeddings of an "
-                f"encoder of {self.vocab} words and width {self.width}; make them equal."
+                f"A decoder of {decoder.vocab} tokens and width {decoder.width} cannot share the embeddings of an "
+                f"encoder of {self.vocab} tokens and width {self.width}; make them equal."
             )
 
     def _check_recurrent(self, kind: str) -> None:
         _known("recurrent layer", (kind,), RECURRENT)
-        if self.decoder is not None or self.cross or self.groups is not None or self.fork is not None:
-            raise SpecError("Recurrent layers look at no source and share no weights; leave 'recurrent' out, or those.")
+        if self.decoder is not None or self.cross or self.groups is not None or self.between:
+            raise SpecError("Recurrent layers take no decoder, no shared weights and nothing between layers.")
         if {"rotary", "buckets", "nezha", "transformer-xl"} & set(self.positions):
-            raise SpecError("Recurrent layers have no attention that could ask for distances; use positions=().")
+            raise SpecError("Recurrent layers have no attention, so they take no distances; use positions=().")
 
     @property
     def all_heads(self) -> tuple[str, ...]:
@@ -167,16 +171,21 @@ class Spec:
 
     @property
     def sum_width(self) -> int:
-        """The width at which words, positions and segments are added up, and at which the language head reads."""
+        """The width at which tokens, positions and segments are added, and of the language head's input."""
         return self.embedding if self.embedding and not self.project_words else self.width
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Which layer's weights each step of the stack uses: 0, 1, 2 … unless layers are shared."""
+        """The number of the weights that each layer of the stack uses: 0, 1, 2 … unless layers share weights."""
         if self.groups is None:
             return tuple(range(self.layers))
         group_of = [step * self.groups // self.layers for step in range(self.layers)]
         return tuple(group * self.group_size + inner for group in group_of for inner in range(self.group_size))
+
+    @property
+    def fork(self) -> int | None:
+        """The layer before which a shared passage is copied to its questions; None if it never is."""
+        return next((layer for layer, (kind, _) in self.between.items() if kind == "fork"), None)
 
     def json(self) -> str:
         """The spec as JSON text."""
@@ -184,11 +193,23 @@ class Spec:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Spec:
-        """A spec from plain values, as ``json`` wrote them."""
+        """A spec from plain values, as ``json`` wrote them; older ones say ``fork`` instead of ``between``."""
+        values = dict(values)
+        if (fork := values.pop("fork", None)) is not None:
+            values["between"] = {**values.get("between", {}), fork: ("fork", {})}
         unknown = set(values) - {field.name for field in fields(Spec)}
         if unknown:
             raise SpecError(f"A spec has no '{min(unknown)}'.")
         return Spec(**values)
+
+
+def _between(given: Mapping[Any, Any]) -> dict[int, tuple[str, dict[str, Any]]]:
+    """``Spec.between`` with its layers as integers and its options as JSON has them, in the order of the layers."""
+    try:
+        found = {int(layer): (str(kind), dict(json.loads(json.dumps(some)))) for layer, (kind, some) in given.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SpecError("A spec's 'between' has to be {layer: (kind, {option: value})} in JSON values.") from error
+    return dict(sorted(found.items()))
 
 
 def _known(what: str, names: tuple[str, ...], choices: tuple[str, ...]) -> None:

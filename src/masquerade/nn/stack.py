@@ -1,35 +1,40 @@
-"""Layers, and the stack of them."""
+"""A layer, and the stack of layers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from masquerade.errors import LayoutError
-from masquerade.layout import Layout, additive, all_visible, visible
-from masquerade.masks import forked, opened
-from masquerade.nn.attention import Attention, KeyValues
+from masquerade.layout import Layout, additive, all_visible, mask_mod, visible
+from masquerade.nn.attention import Attention, KeyValues, block_mask
+from masquerade.nn.between import Between, Flow, make_between
 from masquerade.nn.cache import Cache
 from masquerade.nn.feedforward import FeedForward
 from masquerade.nn.norms import norm
-from masquerade.nn.positions import Buckets, Turn
+from masquerade.nn.positions import Buckets, Rotation
 from masquerade.nn.relations import TransformerXL, View
 from masquerade.nn.spec import Spec
+
+LONG = 2048  # keys from which a GPU runs FlexAttention, whose memory does not grow with queries × keys
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A source that a decoder looks at: its states (rows, n, width), and the layout they are of."""
+    """A source for a decoder: its states (rows, n, width), their layout, and the extra outputs of its stack."""
 
     states: Tensor
     layout: Layout
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Layer(nn.Module):
-    """Attention, in a decoder attention to the source, then feed-forward; each is added to what came in, and
-    normalised after it (or before)."""
+    """Self-attention, in a decoder attention to the source, then feed-forward. Each has a residual connection and a
+    norm, after it or before it."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -52,20 +57,20 @@ class Layer(nn.Module):
         at: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues]:
         """x (rows, q, width) → the same shape, and this layer's keys and values. With ``at``, bool (rows, q), only the
-        m tokens there are carried to the end, (m, width)."""
-        change, kept = self.attention(self.before(x), view, past)
+        m tokens there go through the feed-forward part and are returned: (m, width)."""
+        change, pair = self.attention(self.attention_input(x), view, past)
         x = self._after(self.attention_norm, x, change)
         if self.cross is not None and self.cross_norm is not None:
             if source_view is None or source is None:
                 raise TypeError("a decoder's layer needs a source")
-            change = self.cross.ask(self._before(self.cross_norm, x), source_view, source)
+            change = self.cross.attend(self._before(self.cross_norm, x), source_view, source)
             x = self._after(self.cross_norm, x, change)
         x = x if at is None else x[at]
         change = self.feedforward(self._before(self.feedforward_norm, x))
-        return self._after(self.feedforward_norm, x, change), kept
+        return self._after(self.feedforward_norm, x, change), pair
 
-    def before(self, x: Tensor) -> Tensor:
-        """What this layer's attention reads of the states that come in."""
+    def attention_input(self, x: Tensor) -> Tensor:
+        """The input of self-attention: normalised states if the norm comes first. (rows, n, width) → same shape"""
         return self._before(self.attention_norm, x)
 
     def _before(self, normalise: nn.Module, x: Tensor) -> Tensor:
@@ -79,18 +84,22 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """The layers in their order; a layer whose weights are shared appears in it several times."""
+    """The layers in their order, and the parts that run between them. A layer whose weights are shared appears
+    several times."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.order, self.fork = spec.order, spec.fork
+        self.order = spec.order
         self.layers = nn.ModuleList(Layer(spec) for _ in range(max(self.order) + 1))
+        self.between = make_between(spec)
         self.buckets = Buckets(spec) if "buckets" in spec.positions else None
-        self.asks_distance = bool({"nezha", "transformer-xl", "buckets"} & set(spec.positions))
-        self.asks_segment = spec.segment_relation
-        self.turns = spec.head_width if "rotary" in spec.positions else None
+        self.needs_distance = bool({"nezha", "transformer-xl", "buckets"} & set(spec.positions))
+        self.needs_segment = spec.segment_relation
+        self.rotary_width = spec.head_width if "rotary" in spec.positions else None
+        self.attention_dropout = spec.attention_dropout
         self.norm = norm(spec) if spec.final_norm else None
-        self.recompute = False  # gradient checkpointing: layers are run again for the backward pass
+        self.recompute = False  # gradient checkpointing: layers run again in the backward pass
+        self.attention = "auto"  # the kernel: "sdpa", "flex", or "auto" for flex where it pays
         if spec.share_biases:
             self._share_biases()
 
@@ -102,95 +111,108 @@ class Stack(nn.Module):
         source: Encoded | None = None,
         at: Tensor | None = None,
         steps: range | None = None,
-    ) -> Tensor:
-        """x (rows, q, width), one vector a token of the layout → the same shape. With a cache, the rows also see the
-        tokens in it, and are in it afterwards. A decoder's rows also see a source. With ``at``, bool (rows, q), only
-        the m tokens there are asked for, (m, width), and the last layer does no more than that takes. With ``steps``,
-        only these layers are run, and the cache is of these.
+        inputs: Mapping[str, Tensor] | None = None,
+    ) -> Flow:
+        """The flow behind the last layer, for states x (rows, q, width) of a layout (rows, q).
 
-        Where the spec says so, a shared passage is shared through the first layers alone; what comes out is then of
-        the rows that ``forked`` makes of the layout."""
-        if at is not None and self.fork is not None:
-            raise LayoutError("Where a passage is shared, tokens are asked for when it is taken apart; leave 'at' out.")
-        last, whole = len(self.order), steps is None
-        steps = range(last) if steps is None else steps
+        With a cache, the rows also see the tokens in it, and it holds theirs afterwards. A decoder's rows also see a
+        source. With ``at``, bool (rows, q), the states are those of the m tokens there, (m, width), and the last layer
+        computes no others. ``steps`` runs some layers only, and the cache is of these; step i is what runs before
+        layer i and the layer itself, and the step after the last layer is what runs behind it. ``inputs`` are for the
+        parts between the layers.
+        """
+        last = len(self.order)
+        steps = range(last + 1) if steps is None else steps
+        parts = {int(layer): part for layer, part in self.between.items() if isinstance(part, Between)}
+        if at is not None and any(part.moves_tokens for layer, part in parts.items() if layer in steps):
+            raise LayoutError("A part between the layers moves tokens, so 'at' cannot name them; leave 'at' out.")
         keys = layout if cache is None else cache.extended(layout)
-        seen, past = keys, cache.layers if cache is not None else []
-        view, source_view, sources = self._view(layout, keys, x), None, []
-        if source is not None:
-            source_view = _seeing(layout, source.layout, x)
-            sources = (cache.source if cache is not None else []) or self._sources(source)
-        kept = []
-        for number, step in enumerate(steps):
-            if step == self.fork:
-                x, layout, seen = _apart(x, layout, seen, cache)
-                view = self._view(layout, seen, x)
-            past_here, source_here = past[number] if past else None, sources[step] if sources else None
-            asked = at if step == last - 1 else None
-            inputs = (x, view, past_here, source_view, source_here, asked)
+        flow = Flow(x, layout, keys, inputs or {}, {}, cached=cache is not None)
+        past = cache.layers if cache is not None else []
+        sources = [] if source is None else (cache.source if cache is not None else []) or self._sources(source)
+        pairs, view, source_view = list[KeyValues](), None, None
+        for step in steps:
+            if step in parts:
+                flow, view = self._run(parts[step], flow, fixed=cache is not None or source is not None), None
+            if step == last:
+                break
+            if view is None:
+                view = self._view(flow.layout, flow.keys, flow.states)
+                source_view = None if source is None else _masked(flow.layout, source.layout, flow.states)
+            past_here, source_here = past[len(pairs)] if past else None, sources[step] if sources else None
+            wanted = at if step == last - 1 and last not in parts else None
+            arguments = (flow.states, view, past_here, source_view, source_here, wanted)
+            layer = self.layers[self.order[step]]
             if self.recompute and self.training:
-                x, pair = checkpoint(self.layers[self.order[step]], *inputs, use_reentrant=False)
+                states, pair = checkpoint(layer, *arguments, use_reentrant=False)
             else:
-                x, pair = self.layers[self.order[step]](*inputs)
+                states, pair = layer(*arguments)
+            flow = replace(flow, states=self.norm(states) if self.norm is not None and step == last - 1 else states)
             if cache is not None:
-                kept.append(pair)
+                pairs.append(pair)
         if cache is not None:
-            cache.keep(keys, kept, sources)
-        x = x if self.norm is None or last - 1 not in steps else self.norm(x)
-        if self.fork == last and cache is None and (whole or not steps):  # shared to the very end
-            x = _apart(x, layout, seen, cache)[0]
-        return x
+            cache.keep(keys, pairs, sources)
+        return flow if at is None or flow.states.dim() == 2 else replace(flow, states=flow.states[at])
 
-    def keys(self, states: Tensor) -> list[KeyValues]:
-        """The keys and values that every step would have of the same states, (rows, n, width)."""
+    def key_values(self, states: Tensor) -> list[KeyValues]:
+        """The keys and values of every layer if its input were these states, (rows, n, width)."""
         layers = [layer for layer in self.layers if isinstance(layer, Layer)]
-        return [layers[index].attention.keys(layers[index].before(states)) for index in self.order]
+        return [layers[index].attention.key_values(layers[index].attention_input(states)) for index in self.order]
+
+    def _run(self, part: Between, flow: Flow, fixed: bool) -> Flow:
+        """A part's flow. If rows and tokens are fixed, by a cache or a source, it must not change their number."""
+        after: Flow = part(flow)
+        if fixed and after.layout.shape != flow.layout.shape:
+            raise LayoutError(
+                f"A {type(part).__name__} changed the rows or tokens of a pass with a cache or a source; "
+                "run it without."
+            )
+        return after
 
     def _view(self, queries: Layout, keys: Layout, like: Tensor) -> View:
-        """What this pass sees of its own stack's tokens."""
-        seen = _seeing(queries, keys, like)
-        bias, distance, differs, turn = seen.bias, None, None, None
-        if self.asks_distance:
+        """What all layers of this pass share about pairs of its queries and keys."""
+        if self._runs_flex(queries, keys, like):
+            rotation = None if self.rotary_width is None else Rotation(queries.position, self.rotary_width, like.dtype)
+            blocks = block_mask(mask_mod(queries, keys), queries.rows, len(queries), len(keys), like.device)
+            return View(None, rotation=rotation, blocks=blocks)
+        view, distance, differs, rotation = _masked(queries, keys, like), None, None, None
+        bias = view.bias
+        if self.needs_distance:
             distance = _distance(queries, keys)
         if self.buckets is not None and distance is not None:
             near = self.buckets(distance)
             bias = near if bias is None else bias + near
-        if self.asks_segment:
+        if self.needs_segment:
             differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
-        if self.turns is not None:
-            turn = Turn(queries.position, self.turns, like.dtype)
-        return View(bias, seen.blind, distance, differs, turn)
+        if self.rotary_width is not None:
+            rotation = Rotation(queries.position, self.rotary_width, like.dtype)
+        return View(bias, view.blind, distance, differs, rotation)
+
+    def _runs_flex(self, queries: Layout, keys: Layout, like: Tensor) -> bool:
+        """Whether attention runs through FlexAttention. It cannot where scores get a bias or weights a dropout, nor
+        with gradients on a CPU."""
+        if self.attention == "sdpa" or (self.attention == "auto" and not (like.is_cuda and len(keys) >= LONG)):
+            return False
+        dropout = self.attention_dropout and self.training
+        possible = not (self.needs_distance or self.needs_segment or dropout)
+        return possible and (like.is_cuda or not torch.is_grad_enabled()) and not all_visible(queries, keys)
 
     def _sources(self, source: Encoded) -> list[KeyValues]:
-        """The source's keys and values for each step."""
+        """The source's keys and values for each layer."""
         layers = [layer for layer in self.layers if isinstance(layer, Layer) and layer.cross is not None]
-        pairs = [layer.cross.keys(source.states) for layer in layers if layer.cross is not None]
+        pairs = [layer.cross.key_values(source.states) for layer in layers if layer.cross is not None]
         return [pairs[index] for index in self.order]
 
     def _share_biases(self) -> None:
-        """Give all layers the first one's two biases of Transformer-XL."""
+        """Give all layers the first layer's two biases of Transformer-XL."""
         relations = [part for part in self.modules() if isinstance(part, TransformerXL)]
         for each in relations[1:]:
             each.content_bias, each.position_bias = relations[0].content_bias, relations[0].position_bias
 
 
-def _apart(x: Tensor, layout: Layout, keys: Layout, cache: Cache | None) -> tuple[Tensor, Layout, Layout]:
-    """States and layouts where a passage ceases to be shared: x (rows, q, width) → (branches, longest, width)."""
-    if cache is not None:
-        old = None if cache.layout is None else opened(cache.layout)
-        if bool((keys.branch > 1).any()) or (old is not None and bool(visible(old, opened(layout)).any())):
-            raise LayoutError(
-                "A passage that is no longer shared sees its question, so a cache of all layers begins with both, "
-                "a question a row; or keep only the layers through which the passage is shared."
-            )
-        return x, opened(layout), opened(keys)
-    rows, index = forked(layout)
-    return x if index is None else x.flatten(0, 1)[index], rows, rows
-
-
-def _seeing(queries: Layout, keys: Layout, like: Tensor) -> View:
-    """Who sees whom by the rule, and which rows see nothing at all: the first word of an order is asked of nothing,
-    and must not learn from what it does not see."""
+def _masked(queries: Layout, keys: Layout, like: Tensor) -> View:
+    """The attention mask by the rule, and the rows that see no token. Such a row, as the first query of an order is,
+    must not depend on tokens it does not see."""
     if all_visible(queries, keys):
         return View(None)  # attention is fastest without a mask
     seen = visible(queries, keys)
@@ -199,7 +221,7 @@ def _seeing(queries: Layout, keys: Layout, like: Tensor) -> View:
 
 
 def _distance(queries: Layout, keys: Layout) -> Tensor:
-    """Key position minus query position, (rows, q, k); one row of it where all rows are numbered alike."""
+    """Key position minus query position, (rows, q, k); (1, q, k) where all rows have the same positions."""
     q, k = queries.position, keys.position
     if bool((q == q[:1]).all()) and bool((k == k[:1]).all()):
         q, k = q[:1], k[:1]

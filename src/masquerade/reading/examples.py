@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from masquerade.data.examples import Example
 from masquerade.data.packing import Batch
 from masquerade.layout import IGNORE
-from masquerade.masks import forked
 from masquerade.nn.model import Model
 from masquerade.reading.layouts import Sheet, Window
 from masquerade.reading.records import Asked
@@ -104,8 +103,8 @@ class ReadingLoss(Loss):
         """The summed loss of each part that has a weight."""
         if batch.answers is None:
             raise TypeError("a reader learns from answers")
-        layout, _ = forked(batch.layout)
-        rows = Rows(self.model.hidden(batch.layout), layout, self.sheet)
+        flow = self.model.flow(batch.layout)
+        rows, layout = Rows(flow.states, flow.layout, self.sheet), flow.layout
         start, length = batch.answers.unbind(-1)
         there, label = length > 0, layout.label
         parts = dict[str, Tensor]()

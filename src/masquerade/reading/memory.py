@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from masquerade.layout import Layout, batch, join
-from masquerade.masks import forked
 from masquerade.nn.attention import KeyValues
 from masquerade.nn.cache import Cache
 from masquerade.nn.model import Model
@@ -78,7 +77,7 @@ def encode(model: Model, sheet: Sheet, windows: Sequence[Window]) -> list[Kept]:
         return []
     trunks = [sheet.trunk(window.ids).to(model.device) for window in windows]
     layout, cache = batch(trunks, model.spec.pad), Cache()
-    states = model.stack(model.embed(layout), layout, cache, steps=_shared(model))
+    states = model.stack(model.embed(layout), layout, cache, steps=range(_shared(model))).states
     found = []
     for row, trunk in enumerate(trunks):
         n = len(trunk)
@@ -96,16 +95,16 @@ def recall(model: Model, sheet: Sheet, passages: Sequence[Kept], questions: Sequ
         _together([kept.layers[step] for kept in passages], len(trunk)) for step in range(len(passages[0].layers))
     ]
     cache.keep(trunk, [KeyValues(pair.unbind(1)) for pair in layers], [])
-    states = model.stack(model.embed(asked), asked, cache, steps=_shared(model))
+    states = model.stack(model.embed(asked), asked, cache, steps=range(_shared(model))).states
     whole, before = join([trunk, asked]), _together([kept.states for kept in passages], len(trunk))
-    order = range(_shared(model).stop, len(model.spec.order))
-    states = model.stack(torch.cat([before, states], dim=1), whole, steps=order)
-    return Rows(states, forked(whole)[0], sheet)
+    rest = range(_shared(model), len(model.spec.order) + 1)
+    flow = model.stack(torch.cat([before, states], dim=1), whole, steps=rest)
+    return Rows(flow.states, flow.layout, sheet)
 
 
-def _shared(model: Model) -> range:
-    """The layers through which a passage is shared by its questions."""
-    return range(model.spec.fork or 0)
+def _shared(model: Model) -> int:
+    """The number of layers through which a passage is shared by its questions."""
+    return model.spec.fork or 0
 
 
 def _together(parts: Sequence[Tensor], length: int) -> Tensor:

@@ -94,7 +94,8 @@ class TrainReader(Job):
         recipe, start = self.recipe, load(self.recipe.start)
         heads = tuple(head for part, head in PARTS.items() if recipe.parts.get(part))
         kept = tuple(head for head in start.spec.all_heads if head == "lm" and head not in heads)
-        spec = replace(start.spec, family="masquerade", fork=recipe.fork, pooler=False)
+        others = {layer: part for layer, part in start.spec.between.items() if part[0] != "fork"}
+        spec = replace(start.spec, family="masquerade", between={**others, recipe.fork: ("fork", {})}, pooler=False)
         spec = replace(spec, dropout=recipe.dropout, attention_dropout=0.0)
         tokenizer = start.tokenizer.lowercased() if recipe.lowercase else start.tokenizer
         model = Model(replace(spec, outputs=heads + kept, spare=()), tokenizer)
