@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +32,10 @@ class Kind(IntEnum):
     PLACEHOLDER = 1  # its position only, to rows whose horizon has not reached its rank
     QUERY = 2  # nothing: no row sees it
     PEER = 3  # its embedding, to PEER rows of the same rank
+
+
+# Plain integers: FlexAttention's tracing takes a comparison with a member of an enumeration to be false.
+_CONTENT, _PLACEHOLDER, _PEER = int(Kind.CONTENT), int(Kind.PLACEHOLDER), int(Kind.PEER)
 
 
 class Field:
@@ -207,7 +211,19 @@ def _assign(stacked: Tensor, name: str, value: Values) -> None:
     target.copy_(field)
 
 
-def sees(q: Layout, k: Layout) -> Tensor:
+class Token(NamedTuple):
+    """The fields of a layout that decide visibility. Compilers of FlexAttention cannot follow a whole layout."""
+
+    position: Tensor
+    document: Tensor
+    branch: Tensor
+    rank: Tensor
+    horizon: Tensor
+    reach: Tensor
+    kind: Tensor
+
+
+def sees(q: Layout | Token, k: Layout | Token) -> Tensor:
     """THE RULE: does row q see token k? Returns bool. The fields of q and k only need to broadcast against each other.
 
     A row sees tokens of its own document, on the trunk or its own branch, within its reach. Of these it sees CONTENT
@@ -217,9 +233,9 @@ def sees(q: Layout, k: Layout) -> Tensor:
     near = (q.document == k.document) & (k.document != PADDING) & ((k.branch == 0) | (k.branch == q.branch))
     near = near & ((q.position - k.position).abs() <= q.reach)
     known = k.rank <= q.horizon
-    content = (k.kind == Kind.CONTENT) & known
-    placeholder = (k.kind == Kind.PLACEHOLDER) & ~known
-    peer = (k.kind == Kind.PEER) & (q.kind == Kind.PEER) & (k.rank == q.rank)
+    content = (k.kind == _CONTENT) & known
+    placeholder = (k.kind == _PLACEHOLDER) & ~known
+    peer = (k.kind == _PEER) & (q.kind == _PEER) & (k.rank == q.rank)
     return near & (content | placeholder | peer)
 
 
@@ -261,10 +277,10 @@ def mask_mod(queries: Layout, keys: Layout | None = None) -> Callable[[Any, Any,
     """Visibility as the function that FlexAttention's ``create_block_mask`` takes: (row, head, q, k) → bool."""
     q_rows, k_rows = queries.batched(), (queries if keys is None else keys).batched()
     rows = max(q_rows.rows, k_rows.rows)
-    q_fields, k_fields = q_rows.expand(rows).stacked, k_rows.expand(rows).stacked
+    q_fields, k_fields = ([getattr(each.expand(rows), name) for name in Token._fields] for each in (q_rows, k_rows))
 
     def mod(row: Any, head: Any, q: Any, k: Any) -> Tensor:
-        return sees(Layout(q_fields[:, row, q]), Layout(k_fields[:, row, k]))
+        return sees(Token(*[field[row, q] for field in q_fields]), Token(*[field[row, k] for field in k_fields]))
 
     return mod
 
