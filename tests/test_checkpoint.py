@@ -278,7 +278,7 @@ def test_a_pickle_that_is_not_plain_tensors_is_refused_and_not_run(
         ('{"model_type": "bert", "hidden_size": "wide", "num_attention_heads": 5, "vocab_size": 9, "num_hidden_layers": 1}',  # noqa: E501
          "does not describe a bert model"),
         ('{"model_type": "bert", "hidden_size": 32, "num_attention_heads": 5, "vocab_size": 9, "num_hidden_layers": 1}',
-         "cannot be shared by 5 heads"),
+         "cannot be split into 5 heads"),
     ],
 )  # fmt: skip
 def test_a_bad_configuration_is_one_sentence(bert: Path, config: str, sentence: str) -> None:
