@@ -11,6 +11,7 @@ en-test-dialogue.jsonl (a field that is not trained on). zh-… are the same for
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -19,10 +20,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from masquerade.data.records import read_records
 from masquerade.files import write_text
-from masquerade.reading.records import Asked, read_questions, write_questions
+from masquerade.reading.records import Asked, Gold, read_questions, write_questions
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,40 @@ def prepare(source: Path, out: Path, language: str, parts: Sequence[Part]) -> No
             kept.append(record)
         train += kept[: part.most]
         print(f"{name}: {len(kept[: part.most]):,} to train on, {len(some):,} to tune, {len(test):,} to test")
+    if language == "zh":
+        train = [converted(record) for record in train]
     write(tune, out / f"{language}-tune.jsonl")
     write(train, out / f"{language}-train.jsonl")
+
+
+SCRIPTS = [("", ""), ("t2s", "t2s"), ("s2t", "s2t"), ("t2s", "s2t"), ("s2t", "t2s")]  # of question and passage
+SHARES = [0.6, 0.75, 0.9, 0.95, 1.0]  # up to which number each of them is taken
+
+
+def converted(record: Asked) -> Asked:
+    """A Chinese question as it is, in the other script, or with question and passage in different scripts. Where
+    conversion changes the length of the passage, so that places would move, it stays as it is."""
+    number = chance(f"script {record.passages[0]}")
+    question, passage = next(pair for pair, share in zip(SCRIPTS, SHARES, strict=True) if number < share)
+    if not question:
+        return record
+    text = converter(passage).convert(record.passages[0])
+    if len(text) != len(record.passages[0]):
+        return record
+    golds = tuple(Gold(text[gold.start : gold.start + len(gold.text)], gold.start) for gold in record.spans[0])
+    accepted = tuple(dict.fromkeys(gold.text for gold in golds))
+    asked = converter(question).convert(record.question)
+    return replace(record, question=asked, passages=(text,), spans=(golds,), accepted=accepted)
+
+
+@functools.cache
+def converter(name: str) -> Any:
+    """OpenCC's converter of that name."""
+    try:
+        from opencc import OpenCC
+    except ImportError:
+        sys.exit("Converting Chinese scripts needs OpenCC; run 'pip install opencc-python-reimplemented'.")
+    return OpenCC(name)
 
 
 def write(records: Sequence[Asked], path: Path) -> None:
