@@ -1,0 +1,107 @@
+"""A document: its text, and the page, line or paragraph of each of its characters."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+from masquerade.documents.line_ends import JoinedText, join_line_ends
+from masquerade.text.chinese import is_wide
+
+AROUND = 240  # characters at most that are shown on either side of an answer
+
+_HAN = r"\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_CHARACTER, _WORD = re.compile(f"[{_HAN}]"), re.compile(rf"[^\W\d_{_HAN}]+")
+_STOP = re.compile(  # where a sentence ends: not after a title or an initial (I, V, X are numbers)
+    r"[。！？]+[”’」』）》]*"
+    r"|(?<!\b[A-HJ-UWYZ])(?<!\.[a-z])(?<!\bNo)(?<!\b[DMS][rst])(?<!\bMrs)[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*\Z)"
+    r"|\n\s*\n"
+)
+_SPACE = re.compile(r"\s+")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True)
+class Citation:
+    """The page, line, paragraph or item of a document that a character belongs to; numbers begin at 1."""
+
+    unit: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text from a file. Spans are character offsets into ``text``."""
+
+    name: str  # the path as it was given, or "standard input"
+    text: str
+    title: str = ""
+    unit: str = "line"  # what is cited: line, page, paragraph or item
+    starts: tuple[int, ...] = ()  # where each unit begins in the text, rising; empty: units are the text's own lines
+    numbers: tuple[int, ...] = ()  # the number of each unit; empty: 1, 2, 3 …
+    prose: bool = True  # hyphens at line ends divide words; not so in code and tables
+    encoding: str = ""  # the encoding of the bytes, where the file has one
+    guessed: bool = False  # the encoding was found by statistics, so it may be wrong
+
+    @cached_property
+    def joined(self) -> JoinedText:
+        """The text to read: words that a line end divides are whole, and spans can be mapped back to ``text``."""
+        return join_line_ends(self.text) if self.prose else JoinedText(self.text)
+
+    @cached_property
+    def language(self) -> str:
+        """ "zh" or "en", by the characters of the text."""
+        return language(self.text)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        return self.starts or (0, *(end.end() for end in _LINE_END.finditer(self.text)))
+
+    def place(self, offset: int) -> Citation:
+        """The unit that a character belongs to."""
+        index = max(bisect_right(self._starts, offset) - 1, 0)
+        return Citation(self.unit, self.numbers[index] if self.numbers else index + 1)
+
+    def cite(self, offset: int) -> str:
+        """The file and the place of a character for people: "notes.txt:12" or "report.pdf, page 3"."""
+        place = self.place(offset)
+        return f"{self.name}:{place.number}" if place.unit == "line" else f"{self.name}, {place.unit} {place.number}"
+
+    def piece(self, start: int, end: int) -> str:
+        """A span in one line: divided words are joined, a line end becomes a blank, or nothing between Chinese
+        characters."""
+        cuts = self.joined.cuts_between(start, end)
+        inside = {offset for cut in cuts for offset in range(*cut)}
+        gaps = [(cut, True) for cut in cuts]
+        gaps += [(gap.span(), False) for gap in _SPACE.finditer(self.text, start, end) if gap.start() not in inside]
+        made, offset = "", start
+        for (first, last), cut in sorted(gaps):
+            sides = self.text[max(0, first - 1) : first], self.text[last : last + 1]
+            chinese = _LINE_END.search(self.text, first, last) and all(side and is_wide(side) for side in sides)
+            made += self.text[offset:first] + ("" if cut or chinese else " ")
+            offset = last
+        return made + self.text[offset:end]
+
+    def around(self, start: int, end: int) -> tuple[str, str]:
+        """The sentence around a span: what stands before and after it, cut where that is very long."""
+        text, first, last = self.text, max(0, start - AROUND), min(len(self.text), end + AROUND)
+        stops = [stop.end() for stop in _STOP.finditer(text, first, last)]
+        begin = max((stop for stop in stops if stop <= start), default=None)
+        close = min((stop for stop in stops if stop >= end), default=None)
+        if begin is None and first > 0:  # inside a sentence, from a whole word on if there are words
+            before = "…" + self.piece(text.find(" ", first, start) + 1 or first, start)
+        else:
+            before = self.piece(begin or 0, start).lstrip()
+        if close is None and last < len(text):
+            after = self.piece(end, max(text.rfind(" ", end, last), end) if " " in text[end:last] else last) + "…"
+        else:
+            after = self.piece(end, last if close is None else close).rstrip()
+        return before, after
+
+
+def language(*texts: str) -> str:
+    """ "zh" if one of the texts has at least as many Chinese characters as words of other scripts, else "en"."""
+    counts = ((len(_CHARACTER.findall(text)), len(_WORD.findall(text))) for text in texts)
+    return "zh" if any(characters and characters >= words for characters, words in counts) else "en"
