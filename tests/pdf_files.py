@@ -36,8 +36,8 @@ def write_pdf(path: Path, pages: Sequence[Sequence[str]], title: str = "") -> Pa
         data += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1")
     table = "".join(f"{place:010} 00000 n \n" for place in places)
     size = len(objects) + 1
-    data += f"xref\n0 {size}\n0000000000 65535 f \n{table}".encode()
-    path.write_bytes(data + f"trailer << /Size {size} /Root 1 0 R /Info 6 0 R >>\nstartxref\n{len(data) - len(table) - len(f'xref{chr(10)}0 {size}{chr(10)}') - 20}\n%%EOF\n".encode())
+    trailer = f"trailer << /Size {size} /Root 1 0 R /Info 6 0 R >>\nstartxref\n{len(data)}\n%%EOF\n"
+    path.write_bytes(data + f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode())
     return path
 
 

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 import torch
+from pdf_files import write_pdf
 from typed import refused, run
 from typer.testing import CliRunner
 
 from masquerade import Spec, build, load, save
 from masquerade.cli import main as cli
 from masquerade.cli.show.answers import Desk, Exam, How, _answers
-from masquerade.documents.files import Page, language, read_pages
+from masquerade.documents.document import Citation, Document, language
+from masquerade.documents.folders import read_documents
 from masquerade.reading.answers import VOTES, Answer
 from masquerade.reading.reader import DECODERS, Reader, Settings
 from masquerade.reading.records import read_questions
@@ -76,7 +78,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "river.txt").write_bytes(RIVER.encode())
     (folder / "city.md").write_bytes(CITY.encode())
     (folder / "empty.txt").write_text(" \n")
-    (folder / "table.csv").write_text("a,b")
+    (folder / "photo.jpg").write_bytes(b"\xff\xd8\0\0")
     (folder / ".git").mkdir()
     (folder / ".git" / "notes.txt").write_text("hidden")
     return folder
@@ -89,6 +91,8 @@ def plain(answer: Answer, names: list[Path]) -> dict[str, Any]:
         "answer": answer.text,
         "score": pytest.approx(answer.score),
         "file": str(names[answer.passage]) if answer else None,
+        "unit": "line" if there else None,
+        "number": names[answer.passage].read_text()[: answer.start].count("\n") + 1 if there else None,
         "start": answer.start if there else None,
         "end": answer.end if there else None,
     }
@@ -101,7 +105,8 @@ def test_an_answer_is_printed_with_its_confidence_and_its_sentence(tiny: Path, h
     answer = Reader.load(tiny).ask("where does it flow?", RIVER)
     printed = run("ask", "where does it flow?", "--in", home / "river.txt", "-m", tiny)
     sentence = next(s for s in ("The Danube flows into the Black Sea.", "The Rhine does not.") if answer.text in s)
-    assert printed == f"{answer.text}  {answer.score:.1%}\n  {sentence}\n"
+    where = f"{home / 'river.txt'}:2 (characters {answer.start}–{answer.end})"
+    assert printed == f"{answer.text}  {answer.score:.1%}\n  {sentence}\n  {where}\n"
 
 
 def test_a_terminal_sees_the_answer_marked_in_its_sentence(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +117,9 @@ def test_a_terminal_sees_the_answer_marked_in_its_sentence(tiny: Path, monkeypat
     monkeypatch.setattr(sys, "stdout", Screen())
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    desk = Desk(Reader.load(tiny), [Page("a", "The Danube flows into the Black Sea.")], How(), as_json=False)
+    desk = Desk(Reader.load(tiny), [Document("a", "The Danube flows into the Black Sea.")], How(), as_json=False)
     desk._print(Answer("Black Sea", 0.5, 0, 26, 35))
-    first, second = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+    first, second, _ = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
     assert "\x1b[1mBlack Sea\x1b[0m" in first and "50.0%" in first
     assert re.fullmatch(r"  The Danube flows into the \x1b\[[\d;]+mBlack Sea\x1b\[0m\.", second)
 
@@ -142,7 +147,7 @@ def test_where_answers_stand_is_said_if_there_are_several(tiny: Path, home: Path
         text = (CITY, RIVER)[each.passage]
         assert lines[3 * number] == f"{each.text}  {each.score:.1%}"
         place = f"{home / ('city.md', 'river.txt')[each.passage]}:{text[: each.start].count(chr(10)) + 1}"
-        assert lines[3 * number + 2] == f"  {place}"
+        assert lines[3 * number + 2] == f"  {place} (characters {each.start}–{each.end})"
 
 
 def test_one_option_takes_all_the_files_of_a_shell_pattern(tiny: Path, home: Path) -> None:
@@ -172,7 +177,7 @@ def test_words_that_stand_nowhere_are_printed_without_a_sentence(
     monkeypatch.setattr(Reader, "ask_many", lambda *_: [Answer("the sea", 0.25, 0)])
     words = ["ask", "where?", "--in", home / "river.txt", "-m", tiny, "--free"]
     assert run(*words) == "the sea  25.0%\n"
-    assert run(*words, "--n-best", 2) == f"the sea  25.0%\n  {home / 'river.txt'}\n"
+    assert run(*words, "--in", home / "city.md") == f"the sea  25.0%\n  {home / 'river.txt'}\n"
     assert json.loads(run(*words, "--json"))["start"] is None
 
 
@@ -187,7 +192,28 @@ def test_no_answer_is_no_mistake(silent: Path, home: Path) -> None:
 
 def test_a_text_comes_in_by_standard_input(tiny: Path, home: Path) -> None:
     expected = run("ask", "谁在哪里？", "--in", home / "city.md", "-m", tiny)
-    assert run("ask", "谁在哪里？", "--in", "-", "-m", tiny, stdin=CITY) == expected
+    assert run("ask", "谁在哪里？", "--in", "-", "-m", tiny, stdin=CITY) == expected.replace(
+        str(home / "city.md"), "standard input"
+    )
+
+
+def test_files_of_many_formats_are_cited_and_bad_ones_listed(tiny: Path, tmp_path: Path) -> None:
+    write_pdf(tmp_path / "a.pdf", [["the Rhine does"], ["The Danube flows in-", "to the Black Sea."]])
+    (tmp_path / "b.txt").write_bytes(CITY.encode("gbk"))
+    (tmp_path / "c.bin").write_bytes(b"\0\1")
+    words = ["ask", "where?", "--in", str(tmp_path), "-m", str(tiny), "--n-best", "40", "--json"]
+    result = CliRunner().invoke(cli.app, words)
+    assert "b.txt' is not Unicode; it was read as gb18030" in result.stderr
+    assert "1 of the files were not read:\n  " in result.stderr and "c.bin' is a binary file" in result.stderr
+    documents = {each.name: each for each in read_documents([str(tmp_path)])[0]}
+    found = json.loads(result.stdout)
+    seen = set()
+    for each in (found, *found["alternatives"]):
+        document = documents[each["file"]]
+        assert document.place(each["start"]) == Citation(each["unit"], each["number"])
+        assert document.text[each["start"] : each["end"]].replace("in-\nto", "into") == each["answer"]
+        seen.add((each["unit"], each["number"]))
+    assert {("page", 1), ("page", 2), ("line", 1)} <= seen
 
 
 def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
@@ -200,7 +226,7 @@ def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0 and result.stderr == ""  # a bar is for a terminal
     for each in (found, *found["alternatives"]):
         assert text[each["start"] : each["end"]] == each["answer"]
-    desk = Desk(Reader.load(tiny), read_pages([str(tmp_path / "long.txt")]), How(), as_json=True)
+    desk = Desk(Reader.load(tiny), read_documents([str(tmp_path / "long.txt")])[0], How(), as_json=True)
     done = list[int]()
     desk.reader.ask_many([("where?", desk.texts)], done=done.append)
     assert sum(done) == desk.windows > 50  # the bar gets to its end, and not beyond
@@ -292,14 +318,13 @@ def test_the_reader_is_that_of_the_language(
     ("words", "sentence"),
     [
         (["q", "--in", "nowhere.txt"], "There is no file 'nowhere.txt'"),
-        (["q", "--in", "noise.txt"], "'noise.txt' is not text in UTF-8"),
-        (["q", "--in", "gb.txt"], "'gb.txt' is not text in UTF-8"),
-        (["q", "--in", "zeros.txt"], "'zeros.txt' is not text in UTF-8"),
+        (["q", "--in", "noise.txt"], "'noise.txt' is a binary file"),
+        (["q", "--in", "zeros.txt"], "'zeros.txt' is a binary file"),
         (["q", "--in", "empty.txt"], "no words in 'empty.txt'"),
-        (["q", "--in", "folder"], "The folder 'folder' has no .txt or .md files"),
+        (["q", "--in", "folder"], "There is no file to read in 'folder'"),
         (["q"], "nothing to read"),
         ([" ", "--in", "good.txt"], "The question is empty"),
-        (["a\udcffb", "--in", "good.txt"], "'question' is not text in UTF-8"),
+        (["a\udcffb", "--in", "good.txt"], "The question is not text in UTF-8"),
         (["--in", "-"], "Standard input is the text"),
         (["q", "--in", "good.txt", "--decoder", "psychic"], "no decoder 'psychic'; choose from parallel, blocks"),
         (["q", "--in", "good.txt", "--vote", "none"], "no vote 'none'; choose from best, all"),
@@ -312,8 +337,7 @@ def test_bad_input_to_ask_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    Path("noise.txt").write_bytes(bytes(range(128, 256)))
-    Path("gb.txt").write_bytes("北京".encode("gb18030"))
+    Path("noise.txt").write_bytes(bytes(range(256)))
     Path("zeros.txt").write_bytes(b"a\0b")
     Path("empty.txt").write_bytes("\ufeff \r\n".encode())
     Path("good.txt").write_text("words")

@@ -32,7 +32,7 @@ def ask(
         typer.Option(
             "--in",
             metavar="FILE …",
-            help="Text files, folders of .txt and .md files, or - for standard input; as often as you like.",
+            help="Files (text, .md, .html, .pdf, .docx, .csv, .json …), folders, globs, or - for standard input.",
         ),
     ] = None,
     model: Annotated[
@@ -53,6 +53,7 @@ def ask(
 
     [dim]masquerade ask "When was the stone found?" --in examples/rosetta.txt[/dim]
     [dim]masquerade ask "都江堰是谁修建的？" --in examples/dujiangyan.txt --n-best 3[/dim]
+    [dim]masquerade ask "Who signed it?" --in contracts "letters/*.pdf"[/dim]
     [dim]masquerade ask --in notes report.md[/dim]
     """
     from masquerade.cli.show.answers import How, show_answers

@@ -11,20 +11,20 @@ class BlockText:
     """Collects blocks and makes a document of them, cited by the number of the block."""
 
     def __init__(self) -> None:
-        self._lines = list[tuple[str, bool]]()
+        self._lines = list[tuple[str, str]]()
 
-    def add(self, text: str, tight: bool = False) -> None:
-        """Add a block; a ``tight`` one (a list item, a table row) follows a tight one without an empty line."""
+    def add(self, text: str, kind: str = "") -> None:
+        """Add a block. One of a ``kind`` ("item", "row") follows one of its kind without an empty line."""
         if text.strip():
-            self._lines.append((text.strip("\n"), tight))
+            self._lines.append((text.strip("\n"), kind))
 
     def document(self, name: str, title: str, encoding: str = "", guessed: bool = False) -> Document:
         """The blocks as a document."""
-        parts, starts, length, before = list[str](), list[int](), 0, False
-        for index, (line, tight) in enumerate(self._lines):
-            gap = "" if index == 0 else "\n" if tight and before else "\n\n"
+        parts, starts, length, before = list[str](), list[int](), 0, ""
+        for index, (line, kind) in enumerate(self._lines):
+            gap = "" if index == 0 else "\n" if kind and kind == before else "\n\n"
             starts.append(length + len(gap))
             parts += [gap, line]
-            length, before = starts[-1] + len(line), tight
+            length, before = starts[-1] + len(line), kind
         text = "".join(parts)
         return Document(name, text, title, "paragraph", tuple(starts), encoding=encoding, guessed=guessed)

@@ -37,13 +37,13 @@ def read_docx(data: bytes, name: str) -> Document:
                 for row in element.iter(f"{_WORD}tr"):
                     if _inside(row, element):
                         blocks.add(
-                            CELL.join(_cell(cell) for cell in row.iter(f"{_WORD}tc") if _inside(cell, row)), True
+                            CELL.join(_cell(cell) for cell in row.iter(f"{_WORD}tc") if _inside(cell, row)), "row"
                         )
                 continue
             words, style = _words(element), _style(element, styles)
             first += [words.strip()] if style.startswith(("Title", "Heading")) and words.strip() else []
             listed = words.strip() and (style.startswith("List") or _numbered(element))
-            blocks.add(f"- {words.strip()}" if listed else words.strip(), bool(listed))
+            blocks.add(f"- {words.strip()}" if listed else words.strip(), "item" if listed else "")
         title = str(opened.core_properties.title or "").strip() or (first or [""])[0]
     except MasqueradeError:
         raise

@@ -31,6 +31,7 @@ _HAN = re.compile("[\u3400-\u9fff]")
 _WESTERN = frozenset(  # of Western European text; the encodings of other scripts give other characters as well
     "ÄÖÜäöüßÀÂÆÇÉÈÊËÎÏÔŒÙÛàâæçéèêëîïôœùûÿÁÍÓÚÑáíóúñìòÌÒÅåØøÃÕãõ¿¡«»‚‘’„“”–—…€£©®°·´§²³½¼¾×ªº\xa0\xad"
 )
+_LEVEL_ONE = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])+")  # frequent half of GB 2312, and signs
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -130,6 +131,8 @@ def _guess(data: bytes, name: str) -> Decoded:
             best, chosen = share, Decoded(text, encoding, guessed=True)
     if chosen is not None:
         return _text(chosen.text, chosen.encoding, True, name)
+    if _LEVEL_ONE.fullmatch(data):  # a few words only, too few for statistics
+        return _text(data.decode("gb18030"), "gb18030", True, name)
     with suppress(UnicodeDecodeError):
         text = data.decode("cp1252")
         foreign = [character for character in text[:SAMPLE] if not character.isascii()]

@@ -57,13 +57,11 @@ def read_documents(sources: Sequence[str]) -> tuple[list[Document], list[Skipped
         named, paths = _files(source)
         read = 0
         for path in paths:
-            key = path if path == "-" else os.path.realpath(os.path.expanduser(path))
-            read += key in seen
-            if key in seen:
-                continue
-            seen.add(key)
             try:
-                documents.append(read_document(path))
+                key = path if path == "-" else _resolved(path)
+                if key not in seen:
+                    seen.add(key)
+                    documents.append(read_document(path))
                 read += 1
             except MasqueradeError as error:
                 if named:
@@ -119,6 +117,14 @@ def _in_folder(folder: str) -> Iterator[str]:
             path = os.path.join(parent, name)
             if not name.startswith(".") and os.path.isfile(path):  # no pipe, whose reading might never end
                 yield path
+
+
+def _resolved(path: str) -> str:
+    """The path without links, to know a file again."""
+    try:
+        return os.path.realpath(os.path.expanduser(path))
+    except ValueError as error:  # a character that no path has
+        raise MasqueradeError(f"'{path}' cannot be read: {error}.") from error
 
 
 def _bytes(source: str, name: str) -> bytes:

@@ -16,7 +16,7 @@ _BLOCKS = frozenset(  # elements that begin and end a line
      "hr", "html", "li", "main", "menu", "nav", "ol", "optgroup", "option", "p", "pre", "search", "section", "select",
      "summary", "table", "tbody", "textarea", "tfoot", "thead", "tr", "ul")
 )  # fmt: skip
-_TIGHT = frozenset(("li", "tr", "dt", "dd", "option"))
+_KINDS = {"li": "item", "dt": "item", "dd": "item", "option": "item", "tr": "row"}  # without empty lines between
 _CELLS = frozenset(("td", "th"))
 _LEFT_OUT = frozenset(
     ("audio", "canvas", "embed", "head", "iframe", "math", "noscript", "object", "script", "style", "svg", "template",
@@ -87,5 +87,5 @@ class _Page:
             return
         text = "\n".join(line.rstrip() for line in self.line.split("\n")).strip("\n")
         if text != "-":  # the mark of a list item, whose words are still to come
-            self.blocks.add(text, tag in _TIGHT or text.startswith("- "))
+            self.blocks.add(text, "item" if text.startswith("- ") else _KINDS.get(tag, ""))
             self.line = ""

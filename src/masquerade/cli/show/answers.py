@@ -17,8 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from masquerade.data.corpus import read_documents
-from masquerade.documents.files import Page, decoded, language, read_pages
+from masquerade.data import corpus
+from masquerade.documents.document import Document, language
+from masquerade.documents.encodings import decode_utf8
+from masquerade.documents.folders import Skipped, read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 from masquerade.reading.answers import VOTES, Answer
@@ -28,6 +30,7 @@ from masquerade.reading.scores import METRICS, read_accepted
 from masquerade.reading.synthetic import self_made
 
 FOUND = "bold black on bright_yellow"  # the answer in its sentence
+LISTED = 20  # files that were not read are named, up to this many
 LONG = 24  # windows of text; from so many on, an answer takes long enough for a progress bar
 
 
@@ -52,29 +55,50 @@ def show_answers(question: str | None, sources: Sequence[str], model: str | None
             "Standard input is the text, so the question cannot come from there too; give it behind ask."
         )
     if question is not None:
-        question = decoded(question.encode("utf-8", "surrogateescape"), "question")  # what was typed may be any bytes
+        question = decode_utf8(
+            question.encode("utf-8", "surrogateescape"), "question"
+        )  # what was typed may be any bytes
         if not question.strip():
             raise MasqueradeError("The question is empty; ask something.")
-    pages = read_pages(sources)
-    reader = Reader.load(model or language(question or "", "\n".join(page.text for page in pages)))
-    desk = Desk(reader, pages, how, as_json)
+    documents, skipped = read_documents(sources)
+    _show_guesses(documents)
+    reader = Reader.load(model or language(question or "", "\n".join(each.text for each in documents)))
+    desk = Desk(reader, documents, how, as_json)
     if question is not None:
         desk.show(question)
-        return
-    desk.remember()
-    try:
-        for each in _questions():
-            desk.show(each, several=True)
-    except (KeyboardInterrupt, EOFError):
-        print(file=sys.stderr)  # what comes next begins on a line of its own
+    else:
+        desk.remember()
+        try:
+            for each in _questions():
+                desk.show(each, several=True)
+        except (KeyboardInterrupt, EOFError):
+            print(file=sys.stderr)  # what comes next begins on a line of its own
+    _show_skipped(skipped)
+
+
+def _show_guesses(documents: Sequence[Document]) -> None:
+    """Name the files whose encoding was guessed."""
+    for document in documents:
+        if document.guessed:
+            print(f"'{document.name}' is not Unicode; it was read as {document.encoding}.", file=sys.stderr)
+
+
+def _show_skipped(skipped: Sequence[Skipped]) -> None:
+    """Name the files that were not read, with their reasons."""
+    if skipped:
+        print(f"{len(skipped):,} of the files were not read:", file=sys.stderr)
+    for each in skipped[:LISTED]:
+        print(f"  {each.reason}", file=sys.stderr)
+    if len(skipped) > LISTED:
+        print(f"  … and {len(skipped) - LISTED:,} more", file=sys.stderr)
 
 
 class Desk:
     """A reader with its texts in front of it."""
 
-    def __init__(self, reader: Reader, pages: Sequence[Page], how: How, as_json: bool) -> None:
-        self.reader, self.pages, self.how, self.as_json = reader, pages, how, as_json
-        self.texts = [page.text for page in pages]
+    def __init__(self, reader: Reader, documents: Sequence[Document], how: How, as_json: bool) -> None:
+        self.reader, self.documents, self.how, self.as_json = reader, documents, how, as_json
+        self.texts = [document.joined.text for document in documents]
         self.windows = len(reader.sheet.windows(reader.tokenizer, self.texts))
         self.console = Console(highlight=False)
 
@@ -84,7 +108,7 @@ class Desk:
         if self.how.decoder == "parallel" and not self.how.free:  # the others begin anew with each question
             with _progress("reading", self.windows) as done:
                 self.reader.remember(self.texts, done)
-        what = self.pages[0].name if len(self.pages) == 1 else f"{len(self.pages)} texts"
+        what = self.documents[0].name if len(self.documents) == 1 else f"{len(self.documents)} texts"
         said = f"Read {what}, {size:,} characters. Ask your questions; an empty line ends it."
         notes.print(Text(said), soft_wrap=True)
 
@@ -110,32 +134,36 @@ class Desk:
 
     def _print(self, answer: Answer) -> None:
         """An answer, how sure it is, its sentence, and where that stands."""
-        page, there = self.pages[answer.passage], answer.start >= 0
-        words = page.piece(answer.start, answer.end) if there else answer.text
+        document, there = self.documents[answer.passage], answer.start >= 0
+        start, end = document.joined.original(answer.start, answer.end) if there else (-1, -1)
+        words = document.piece(start, end) if there else answer.text
         whole = not self.console.is_terminal  # lines are wrapped for people, not for programs
         self.console.print(Text.assemble((words, "bold"), (f"  {answer.score:.1%}", "dim")), soft_wrap=whole)
         if there:
-            before, after = page.around(answer.start, answer.end)
+            before, after = document.around(start, end)
             self.console.print(Text.assemble("  ", before, (words, FOUND), after), soft_wrap=whole)
-        if len(self.pages) > 1 or self.how.n_best > 1:
-            place = f"{page.name}:{page.line(answer.start)}" if there else page.name
-            self.console.print(Text(f"  {place}", "dim"), soft_wrap=True)
+        if there or len(self.documents) > 1:
+            cited = f"{document.cite(start)} (characters {start}–{end})" if there else document.name
+            self.console.print(Text(f"  {cited}", "dim"), soft_wrap=True)
 
     def _plain(self, answer: Answer) -> dict[str, Any]:
         """An answer as JSON; what it does not have is null."""
-        return {
-            "answer": answer.text,
-            "score": answer.score,
-            "file": self.pages[answer.passage].name if answer.passage >= 0 else None,
-            "start": answer.start if answer.start >= 0 else None,
-            "end": answer.end if answer.start >= 0 else None,
-        }
+        plain: dict[str, Any] = {"answer": answer.text, "score": answer.score}
+        plain |= dict.fromkeys(("file", "unit", "number", "start", "end"))
+        if answer.passage >= 0:
+            document = self.documents[answer.passage]
+            plain["file"] = document.name
+            if answer.start >= 0:
+                plain["start"], plain["end"] = document.joined.original(answer.start, answer.end)
+                cited = document.place(plain["start"])
+                plain["unit"], plain["number"] = cited.unit, cited.number
+        return plain
 
 
 def _questions() -> Iterator[str]:
     """Questions as they are typed, until an empty line; or the lines that come in by a pipe."""
     if not sys.stdin.isatty():
-        lines = (decoded(line, "standard input").strip() for line in sys.stdin.buffer)
+        lines = (decode_utf8(line, "text of standard input").strip() for line in sys.stdin.buffer)
         yield from filter(None, lines)
         return
     with suppress(ImportError):
@@ -241,7 +269,7 @@ def make_questions(sources: Sequence[str], out: Path, count: int, each: int, mos
     """Write questions that texts make of themselves."""
     if min(count, each, most, length) < 1:
         raise MasqueradeError("At least one question has to be made, of one passage with a letter.")
-    documents = (document for source in sources for document in read_documents(source))
+    documents = (document for source in sources for document in corpus.read_documents(source))
     made = list[Asked]()
     with _progress("questions", count) as done:
         for record in islice(self_made(documents, seed, each, most, length), count):
