@@ -213,7 +213,8 @@ def test_html_nested_deeply_is_read(tmp_path: Path) -> None:
 
 def test_a_pdf_has_pages_and_whole_words(tmp_path: Path) -> None:
     pages = [["The inter-", "national group met in 1999. It is a"],
-             ["well-", "known group of the", "Franco-", "Prussian War."], ["都江堰是李冰", "修建的。"], ["The well-known end."]]  # fmt: skip
+             ["well-", "known group of the", "Franco-", "Prussian War."],
+             ["都江堰是李冰", "修建的。"], ["The well-known end."]]  # fmt: skip
     document = read_document(str(write_pdf(tmp_path / "a.pdf", pages, "标题 T")))
     assert document.title == "标题 T"
     for number, words in enumerate(("1999", "Franco", "李冰", "end"), 1):
