@@ -312,3 +312,10 @@ def test_a_failed_save_leaves_what_was_there(bert: Path, monkeypatch: pytest.Mon
     with pytest.raises(MasqueradeError, match=r"model\.safetensors cannot be written: No space left on device"):
         save(model, bert)
     assert {path.name: path.read_bytes() for path in bert.iterdir()} == before
+
+
+def test_loading_draws_no_random_numbers(tmp_path: Path) -> None:
+    save(build(Spec(vocab=20, width=8, layers=1, heads=2, feedforward=8, outputs=("lm",))), tmp_path / "model")
+    before = torch.get_rng_state()
+    load(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), before)

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from masquerade import kernels
+from masquerade.checkpoints.blank import NoInit
 from masquerade.checkpoints.weights import Weights, read_tensorflow, read_weights, write_weights
 from masquerade.errors import CheckpointError
 from masquerade.families import FAMILIES
@@ -28,6 +30,7 @@ def load(source: str | Path) -> Model:
 
     Nothing is half-loaded: a weight that is missing, left over or of the wrong shape stops it with a sentence.
     """
+    kernels.use()
     place = _locate(str(source))
     folder = place if place.is_dir() else place.parent
     config = _configuration(folder)
@@ -35,7 +38,8 @@ def load(source: str | Path) -> Model:
     family = _family(config, weights, folder)
     weights = _canonical(family, weights, folder)
     spec = _with_heads(family, config, weights, folder)
-    model = Model(spec, tokenizer=Tokenizer.load(folder), config=config)
+    with NoInit():
+        model = Model(spec, tokenizer=Tokenizer.load(folder), config=config)
     _assign(model, family, weights, folder)
     return model.eval()
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from masquerade import kernels
 from masquerade.decoding.canvas import Page
 from masquerade.decoding.constraints import END, Constraint, State, TokenSet
 from masquerade.decoding.logits import Processor
@@ -92,7 +93,8 @@ class Desk:
         asks, stays = (0 if part is None else len(part) for part in (asked, kept))
         goes = len(new) - stays
         if self.cache is not None and (stays or len(self.cache)):
-            states = self.model.hidden(new, self.cache, self.source)
+            with kernels.for_tokens(new.ids.numel()):
+                states = self.model.hidden(new, self.cache, self.source)
             self.cache.crop(len(self.cache) - goes)
         else:
             whole = new if self.shown is None else join([self.shown, new])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from masquerade import kernels
 from masquerade.checkpoints.folders import load
 from masquerade.decoding.spans import SpanChoice, choose_spans
 from masquerade.errors import MasqueradeError
@@ -73,6 +74,7 @@ class Reader:
     """A model with heads that find answers, ready to be asked."""
 
     def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype | None = None) -> None:
+        kernels.use()
         self.model, self.settings = model.eval(), Settings.of(model)
         self.sheet, self.tokenizer = self.settings.sheet(model), model.tokenizer
         self.memory = Memory(memory, stored or STORED[self.settings.stored])

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from masquerade import kernels
 from masquerade.data.examples import Example
 from masquerade.data.packing import Place, collate
 from masquerade.errors import MasqueradeError
@@ -61,10 +62,14 @@ class Run:
     """One run of a job: its networks, and how far it has come."""
 
     def __init__(self, job: Job, resume: bool = False) -> None:
-        from accelerate import Accelerator
+        from accelerate import Accelerator, PartialState
+        from accelerate.utils import broadcast_object_list
 
+        kernels.use()
+        precision = [kernels.mixed_precision(job.recipe.precision, PartialState().device.type)]
+        broadcast_object_list(precision)  # what one process measures holds for all
         self.job, self.recipe, self.store = job, job.recipe, Store(Path(job.recipe.out))
-        self.accelerator = Accelerator(mixed_precision=self.recipe.precision)
+        self.accelerator = Accelerator(mixed_precision=precision[0])
         checkpoint = self.store.latest()
         if checkpoint is not None and not resume:
             out = self.recipe.out
