@@ -319,3 +319,31 @@ def test_loading_draws_no_random_numbers(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     load(tmp_path / "model")
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_weights_written_as_bytes_come_back_within_half_a_step_of_their_rows(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = masquerade.build(Spec(family="masquerade", vocab=600, width=64, layers=2, heads=4, feedforward=1024))
+    masquerade.save(model, tmp_path / "whole")
+    masquerade.save(model, tmp_path / "bytes", torch.int8)
+    back, ours = masquerade.load(tmp_path / "bytes").state_dict(), model.state_dict()
+    rounded = 0
+    for name, tensor in ours.items():
+        large = tensor.dim() == 2 and tensor.numel() >= 2**15
+        step = tensor.abs().amax(dim=1, keepdim=True) / 127 if large else 1e-3 * tensor.abs() + 1e-6
+        assert ((back[name] - tensor).abs() <= 0.5001 * step + 1e-7).all(), name
+        rounded += large
+    assert rounded >= 5  # the embeddings and the feed-forward matrices of both layers
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("whole", "bytes")]
+    assert sizes[1] < 0.32 * sizes[0]
+
+
+def test_scales_without_their_matrix_are_refused(tmp_path: Path) -> None:
+    model = masquerade.build(Spec(family="masquerade", vocab=600, width=64, layers=1, heads=4, feedforward=64))
+    masquerade.save(model, tmp_path, torch.int8)
+    weights = load_file(tmp_path / "model.safetensors")
+    name = next(name for name in weights if name.endswith(".int8_scale"))
+    weights.pop(name.removesuffix(".int8_scale"))
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="without a matrix"):
+        masquerade.load(tmp_path)

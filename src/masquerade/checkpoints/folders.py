@@ -12,7 +12,7 @@ import torch
 
 from masquerade import kernels
 from masquerade.checkpoints.blank import NoInit
-from masquerade.checkpoints.weights import Weights, read_tensorflow, read_weights, write_weights
+from masquerade.checkpoints.weights import Weights, as_bytes, read_tensorflow, read_weights, write_weights
 from masquerade.errors import CheckpointError
 from masquerade.families import FAMILIES
 from masquerade.families.base import Family
@@ -47,14 +47,15 @@ def load(source: str | Path) -> Model:
 def save(model: Model, folder: str | Path, dtype: torch.dtype | None = None) -> None:
     """Write a model as a folder: config.json, model.safetensors, and its tokenizer's files. Each file is written
     under a temporary name first, and the configuration last, so a folder that has one is complete. With ``dtype`` the
-    weights are written in that precision: half of the size with torch.float16."""
+    weights are written in that precision: half of the size with torch.float16, a quarter with torch.int8 (matrices with
+    a scale for each row; only Masquerade reads these)."""
     place, family, weights = Path(folder), FAMILIES[model.spec.family], model.state_dict()
-    if dtype is not None:
+    if dtype is not None and dtype != torch.int8:
         weights = {name: tensor.to(dtype) for name, tensor in weights.items()}
     config = family.config(model.spec, model.config)
     names = family.names(model.spec, weights, family.prefix if model.spec.all_heads else "")
     theirs = family.merge({names[name]: tensor for name, tensor in weights.items()}, model.spec)
-    write_weights(place / "model.safetensors", theirs)
+    write_weights(place / "model.safetensors", as_bytes(theirs) if dtype == torch.int8 else theirs)
     if model.has_tokenizer:
         model.tokenizer.save(place)
     write_text(place / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")

@@ -15,6 +15,8 @@ from masquerade.errors import CheckpointError
 from masquerade.files import read_json, write_whole
 
 Weights = dict[str, Tensor]
+LARGE = 2**15  # entries from which a matrix is written as int8, where that is asked for
+SCALE = ".int8_scale"
 
 TENSORFLOW = (  # how TensorFlow's variables are spelled, and how everybody spells them since
     (r"/", "."),
@@ -64,6 +66,21 @@ def read_tensorflow(prefix: Path) -> Weights:
     return weights
 
 
+def as_bytes(weights: Weights) -> Weights:
+    """The weights with every large matrix as int8 and one scale a row, under its name with SCALE behind it; all others
+    in half precision. Reading such a file multiplies them out again."""
+    found: Weights = {}
+    for name, tensor in weights.items():
+        if tensor.dim() != 2 or tensor.numel() < LARGE:
+            found[name] = tensor.half() if tensor.is_floating_point() else tensor
+            continue
+        matrix = tensor.float()
+        scale = matrix.abs().amax(dim=1).clamp(min=1e-12) / 127  # (rows,)
+        found[name] = (matrix / scale[:, None]).round().to(torch.int8)
+        found[name + SCALE] = scale
+    return found
+
+
 def write_weights(path: Path, weights: Weights) -> None:
     """Write a safetensors file, whole or not at all."""
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
@@ -75,6 +92,11 @@ def _read_all(paths: Iterable[Path]) -> Weights:
     for path in paths:
         for name, tensor in _read_file(path).items():
             weights[name] = tensor.float() if tensor.is_floating_point() else tensor
+    for name in [name for name in weights if name.endswith(SCALE)]:
+        scale, matrix = weights.pop(name), name.removesuffix(SCALE)
+        if matrix not in weights or weights[matrix].shape[:1] != scale.shape:
+            raise CheckpointError(f"The checkpoint has the scales '{name}' without a matrix of as many rows.")
+        weights[matrix] = weights[matrix].float() * scale[:, None]
     return weights
 
 
