@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from masquerade.objectives import OBJECTIVES
+from masquerade.objectives.registry import OBJECTIVES
 
 SENTINELS = "options.sentinels=[7990, 7991, 7992, 7993, 7994, 7995, 7996, 7997, 7998, 7999]"  # the rarest word pieces
 NAMES = 'options.names=["United States", "New York", "World War", "Los Angeles", "New Zealand", "Royal Navy"]'
@@ -76,7 +76,7 @@ TITLES = {  # the rows of the table, in its order
     "chinese-tokens": "masked tokens, Chinese",
     "chinese-words": "masked whole words, Chinese",
 }
-PARTS = {"verdicts": "pairs", "boundaries": "edges", "replaced": "replaced"}  # of a loss, besides words
+PARTS = {"pairs": "pairs", "boundaries": "edges", "replaced": "replaced"}  # of a loss, besides words
 
 
 def changes(name: str) -> list[str]:
@@ -125,7 +125,7 @@ def row(name: str, curves: Sequence[dict[int, dict[str, float]]], steps: int) ->
     def at(step: int, part: str) -> list[float]:
         return [each[step][part] if part in each[step] else each[step]["held_out"] for each in curves]
 
-    before, after = at(0, "words"), at(steps, "words")
+    before, after = at(0, "tokens"), at(steps, "tokens")
     spread = f" ± {statistics.stdev(after):.3f}" if len(after) > 1 else ""
     others = ", ".join(
         f"{title} {statistics.mean(at(0, part)):.3f} → {statistics.mean(at(steps, part)):.3f}"
@@ -139,13 +139,13 @@ def row(name: str, curves: Sequence[dict[int, dict[str, float]]], steps: int) ->
 
 def take_turns(turns: Connection, words: Sequence[str], steps: int) -> None:
     """The seconds of some steps, whenever asked for; the first ones, which nobody counts, before that."""
-    from masquerade.data.packing import Place
+    from masquerade.data.packing import DataCursor
     from masquerade.training.loop import Run
     from masquerade.training.pretraining import Pretrain
     from masquerade.training.recipe import Pretraining, read_recipe
 
     run = Run(Pretrain(read_recipe(Path(words[0]), Pretraining, words[1:])))
-    batches = run.job.batches(Place())
+    batches = run.job.batches(DataCursor())
     while True:
         start = time.perf_counter()
         for _ in range(steps):

@@ -42,7 +42,7 @@ def paired(objective: NextSentence | SentenceOrder) -> Make:
 
     def make(ids: Sequence[int], rng: Rng) -> Example:
         words = [number for number in ids if number not in (CLS, SEP)]
-        return objective(words[: len(words) // 2], words[len(words) // 2 :], OTHER, rng)
+        return objective.pair(words[: len(words) // 2], words[len(words) // 2 :], OTHER, rng)
 
     return make
 
@@ -82,6 +82,8 @@ def restored(layout: Layout) -> list[int]:
 def same(one: Any, two: Any) -> bool:
     if isinstance(one, Layout):
         return all(torch.equal(getattr(one, name), getattr(two, name)) for name in FIELDS)
+    if isinstance(one, dict) and isinstance(two, dict):
+        return one.keys() == two.keys() and all(torch.equal(one[name].tensor, two[name].tensor) for name in one)
     return torch.equal(one, two) if isinstance(one, Tensor) else bool(one == two)
 
 

@@ -364,9 +364,9 @@ def test_records_packed_into_steps_are_each_read_once_an_epoch(encoder: Path, tm
     job = TrainClassifier(recipe(encoder, tmp_path, batch=4, epochs=2))
     job.read(job.begin()[""], tmp_path)
     assert job.steps == 12
-    from masquerade.data.packing import Place
+    from masquerade.data.packing import DataCursor
 
-    stream = job.batches(Place())
+    stream = job.batches(DataCursor())
     for _ in range(2):
         steps = [next(stream) for _ in range(6)]
         lengths = [len(example.layout) for rows, _ in steps for row in rows for example in row]

@@ -33,7 +33,6 @@ from masquerade.layout import IGNORE, visible
 from masquerade.masks import bidirectional, causal
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.glm import LongBlank, ShortBlanks
-from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.unilm import UnifiedWords
 
 
@@ -187,15 +186,17 @@ def test_masked_diffusion_masks_any_share_and_weighs_it() -> None:
     rates, counted = [], []
     for seed in range(300):
         example = MaskedDiffusion(TERMS)(piece(100), rng_for(5, seed))
-        assert isinstance(example.weight, float) and example.weight >= 1
-        rate = 1 / example.weight
+        weight = float(example.extra["weight"].tensor[0])
+        assert weight >= 1
+        rate = 1 / weight
         masked = len(labelled(example.layout))
         assert set(fates(example.layout, labelled(example.layout))) <= {"mask"}
         assert masked / 100 == pytest.approx(rate, abs=0.25)
         rates.append(rate)
         narrow = MaskedDiffusion(TERMS, rates=(0.3, 0.8))(piece(100), rng_for(5, seed))
-        assert 1 / 0.8 <= narrow.weight < 1 / 0.3
-        counted.append(len(labelled(narrow.layout)) * narrow.weight)
+        weight = float(narrow.extra["weight"].tensor[0])
+        assert 1 / 0.8 <= weight < 1 / 0.3
+        counted.append(len(labelled(narrow.layout)) * weight)
     assert np.mean(rates) == pytest.approx(0.5, abs=0.05)
     assert np.histogram(rates, 4, (0, 1))[0].min() > 50
     assert np.mean(counted) == pytest.approx(100, abs=3)  # every token counts once, on average
@@ -205,7 +206,7 @@ def test_blocks_have_rates_and_weights_of_their_own() -> None:
     rates = []
     for seed in range(40):
         example = BlockDiffusion(TERMS, size=50)(ids := piece(198, seed), rng_for(5, seed))
-        layout, weight = example.layout, example.weight
+        layout, weight = example.layout, example.extra["weight"].tensor
         assert isinstance(weight, Tensor) and weight.shape == (400,)
         for block in range(4):
             part = slice(200 + 50 * block, 250 + 50 * block)
@@ -247,7 +248,3 @@ def test_a_network_for_all_block_sizes_sees_all_of_them() -> None:
     assert sizes == set(range(1, 9))
     with pytest.raises(LayoutError, match="smallest block"):
         BlockDiffusion(TERMS, size=0)
-
-
-def test_an_example_counts_once_unless_it_says_otherwise() -> None:
-    assert MaskedWords(TERMS)(piece(9), rng_for(0)).weight == 1.0

@@ -132,7 +132,7 @@ def test_special_tokens_are_never_predicted_and_labels_are_the_original_words(
 # GPT and BERT
 
 
-@pytest.mark.parametrize(("objective", "step"), [(NextToken(), 1), (PreviousToken(), -1)])
+@pytest.mark.parametrize(("objective", "step"), [(NextToken(TERMS), 1), (PreviousToken(TERMS), -1)])
 def test_a_token_predicts_its_neighbour_and_has_not_seen_it(objective: Make, step: int, model: Model) -> None:
     ids = piece(10)
     layout = objective(ids, rng_for(0)).layout
@@ -166,9 +166,19 @@ def test_whole_words_are_masked_whole_and_reach_the_share() -> None:
 # SpanBERT
 
 
+def boundaries(example: Example) -> list[tuple[int, ...]]:
+    """For each masked token: the tokens left and right of its span, and its place in the span."""
+    if "boundary_label" not in example.extra:
+        return []
+    left, right, place, label = (
+        example.extra[f"boundary_{name}"].tensor.tolist() for name in ("left", "right", "place", "label")
+    )
+    assert label == [number for number in example.layout.label.tolist() if number != IGNORE]
+    return list(zip(left, right, place, strict=True))
+
+
 def spans_of(example: Example) -> list[list[int]]:
-    assert example.spans is not None
-    rows = zip(labelled(example.layout), example.spans.tolist(), strict=True)
+    rows = zip(labelled(example.layout), boundaries(example), strict=True)
     return [[row for row, _ in group] for _, group in groupby(rows, key=lambda pair: pair[1][:2])]
 
 
@@ -200,8 +210,7 @@ def test_spans_are_whole_words_between_two_tokens_that_are_shown(
     example = MaskedSpans(TERMS, rate=rate)(ids, rng_for(5, seed))
     chosen = labelled(example.layout)
     assert all(set(word) <= set(chosen) or not set(word) & set(chosen) for word in TERMS.words(ids))
-    assert example.spans is not None and example.spans.shape == (len(chosen), 3)
-    for row, (left, right, inner) in zip(chosen, example.spans.tolist(), strict=True):
+    for row, (left, right, inner) in zip(chosen, boundaries(example), strict=True):
         assert 0 <= left < row < right < len(ids)
         assert inner == min(row - left - 1, 19)
         assert left not in chosen and right not in chosen
@@ -216,8 +225,7 @@ def test_spans_can_be_counted_in_words_of_a_segmenter_and_places_are_clipped() -
     ids = piece(60)
     example = MaskedSpans(WORDS, rate=0.4, units=lambda ids: [list(range(10, 40))])(ids, rng_for(0))
     assert labelled(example.layout) == list(range(10, 40))
-    assert example.spans is not None
-    assert example.spans[:, 2].tolist() == [*range(20), *[19] * 10]
+    assert [place for _, _, place in boundaries(example)] == [*range(20), *[19] * 10]
 
 
 # pairs
@@ -227,13 +235,14 @@ def test_half_of_the_next_sentences_come_from_elsewhere() -> None:
     a, b, other = [11, 12, 13, 14], [21, 22, 23], [31, 32, 33, 34, 35]
     found = []
     for seed in range(400):
-        example = NextSentence(TERMS)(a, b, other, rng_for(5, seed))
-        second = other if example.verdict else b
+        example = NextSentence(TERMS).pair(a, b, other, rng_for(5, seed))
+        label = int(example.extra["sentence_label"].tensor)
+        second = other if label else b
         assert restored(example.layout) == [CLS, *a, SEP, *second, SEP]
         assert example.layout.segment.tolist() == [0] * 6 + [1] * (len(second) + 1)
         assert len(labelled(example.layout)) == 1
         assert bool(visible(example.layout).all())
-        found.append(example.verdict)
+        found.append(label)
     assert_shares(found, {0: 0.5, 1: 0.5}, 0.06)
 
 
@@ -241,19 +250,22 @@ def test_half_of_the_sentences_change_places() -> None:
     a, b = [11, 12, 13, 14], [21, 22, 23]
     found = []
     for seed in range(400):
-        example = SentenceOrder(TERMS, MaskedSpans(TERMS))(a, b, OTHER, rng_for(5, seed))
-        one, two = (b, a) if example.verdict else (a, b)
+        example = SentenceOrder(TERMS, MaskedSpans(TERMS)).pair(a, b, OTHER, rng_for(5, seed))
+        label = int(example.extra["sentence_label"].tensor)
+        one, two = (b, a) if label else (a, b)
         assert restored(example.layout) == [CLS, *one, SEP, *two, SEP]
         assert example.layout.segment.tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1)
-        assert example.spans is not None and len(example.spans) == len(labelled(example.layout)) == 1
-        found.append(example.verdict)
+        assert len(boundaries(example)) == len(labelled(example.layout)) == 1
+        found.append(label)
     assert_shares(found, {0: 0.5, 1: 0.5}, 0.06)
 
 
 def test_words_of_pairs_are_masked_as_berts_are() -> None:
     kinds = []
     for seed in range(100):
-        layout = NextSentence(TERMS)(piece(60)[1:-1], piece(60, 1)[1:-1], piece(60, 2)[1:-1], rng_for(5, seed)).layout
+        layout = (
+            NextSentence(TERMS).pair(piece(60)[1:-1], piece(60, 1)[1:-1], piece(60, 2)[1:-1], rng_for(5, seed)).layout
+        )
         kinds += fates(layout, rows := labelled(layout))
         assert len(rows) == 18
     assert_shares(kinds, {"mask": 0.8, "drawn": 0.1, "kept": 0.1})

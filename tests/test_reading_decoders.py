@@ -9,7 +9,7 @@ import pytest
 import torch
 from reader_cases import SEP, SHEET, network, reader, tokenizer
 
-from masquerade.data.examples import Example
+from masquerade.data.examples import Example, PerExample
 from masquerade.data.packing import collate
 from masquerade.decoding.spans import choose_spans
 from masquerade.layout import IGNORE, join
@@ -103,7 +103,7 @@ def test_words_copied_one_by_one_are_as_probable_as_training_says_that_their_pla
 
     def cost(question: Sequence[int], passage: Sequence[int], start: int, ids: Sequence[int]) -> float:
         layout = join([SHEET.trunk(passage), SHEET.writing(question, [*ids, SEP], 1)])
-        rows = [[Example(layout, answers=torch.tensor([[start, len(ids)]]))]]
+        rows = [[Example(layout, extra={"answers": PerExample([(start, len(ids))])})]]
         assert loss.counts(rows)["copies"] == 1
         return float(loss(collate(rows))["copies"])
 

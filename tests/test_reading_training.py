@@ -14,8 +14,8 @@ import torch
 from reader_cases import SEP, SHEET, network, tokenizer
 
 from masquerade import load, save
-from masquerade.data.examples import Example
-from masquerade.data.packing import Batch, Place, collate
+from masquerade.data.examples import Example, PerExample
+from masquerade.data.packing import Batch, DataCursor, Row, collate
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, Kind, Layout, join
@@ -88,16 +88,15 @@ def job_of(home: Path, out: Path, **changes: Any) -> TrainReader:
     return job
 
 
-def batches(job: TrainReader, count: int, place: Place | None = None) -> list[tuple[list[list[Example]], Place]]:
-    return list(islice(job.batches(place or Place()), count))
+def batches(job: TrainReader, count: int, place: DataCursor | None = None) -> list[tuple[list[Row], DataCursor]]:
+    return list(islice(job.batches(place or DataCursor()), count))
 
 
 def questions_of(batch: Batch) -> Iterator[tuple[Layout, list[int], list[int], int, int]]:
     """Each question of a batch: its row, its ids, its passage, and the span that is said to answer it."""
-    assert batch.answers is not None
     rows, _ = forked(batch.layout)
-    assert rows.rows == len(batch.answers)
-    for number, (start, length) in enumerate(batch.answers.tolist()):
+    assert rows.rows == len(batch.extra["answers"])
+    for number, (start, length) in enumerate(batch.extra["answers"].tolist()):
         row = rows.row(number)
         asked = (row.position > SHEET.slots + 1) & (row.position < SHEET.start)
         passage = row.ids[row.position >= SHEET.start]
@@ -173,8 +172,7 @@ def test_a_question_is_no_stranger_where_it_is_asked_itself(home: Path, tmp_path
     for seed in range(30):
         for lesson in job.lessons:
             example = job.example(lesson, rng_for(seed))
-            assert example.answers is not None
-            assert len(example.answers) == 1
+            assert len(example.extra["answers"].tensor) == 1
 
 
 def test_questions_that_another_window_answers_are_asked_as_questions_without_an_answer(
@@ -231,7 +229,7 @@ def test_an_answer_that_is_longer_than_the_slots_fills_them_and_is_pointed_at_to
     copied = mark(model, rows, {"copies": 1.0}).shares[0][0, 0, SHEET.slots - 1]
     for length in (SHEET.slots, 6):
         layout = join([sheet.trunk(ids), sheet.slotted(question, [*ids[:length], SEP], 1)])
-        example = Example(layout, answers=torch.tensor([(0, length)]))
+        example = Example(layout, extra={"answers": PerExample([(0, length)])})
         costs = ReadingLoss(model, sheet, {"copies": 1.0, "pointers": 1.0})(collate([[example]]))
         assert float(costs["copies"]) == pytest.approx(-float(copied), abs=1e-4), "to the slots both are full"
         pointed = (logs[begin, 0] + logs[begin + length - 1, 1]) / 2
@@ -260,8 +258,7 @@ def test_of_windows_that_answer_nothing_some_teach_that(home: Path, tmp_path: Pa
     assert 0.3 < sum(taken) / (40 * len(empty)) < 0.7
     for lesson in empty:
         example = job.example(lesson, rng_for(0))
-        assert example.answers is not None
-        assert example.answers.tolist() == [[-1, 0]]
+        assert example.extra["answers"].tensor.tolist() == [[-1, 0]]
     never = job_of(home, tmp_path, strangers=0.0, train=(path,), batch=1)
     assert {len(never._cut(epoch)) for epoch in range(9)} == {1}
 
@@ -304,13 +301,12 @@ def test_what_an_answer_costs_is_what_its_span_is_marked_with(home: Path, tmp_pa
     loss = ReadingLoss(model, SHEET, {part: 1.0})
     for lesson in job.lessons:
         example = job.example(lesson, rng_for(0))
-        assert example.answers is not None
         kept = encode(model, SHEET, [lesson.window])
         marks = mark(model, recall(model, SHEET, kept, [[ids for ids, _ in lesson.questions]]), {part: 1.0})
         if part == "copies":  # learnt among all spans
             marks = replace(marks, spans=marks.shares[0], none=marks.shares[1])
         whole = 0.0
-        for row, (start, length) in enumerate(example.answers.tolist()):
+        for row, (start, length) in enumerate(example.extra["answers"].tensor.tolist()):
             whole -= float(marks.spans[row, start, length - 1] if length else marks.none[row])
         cost = float(loss(collate([[example]]))[part])
         assert cost == pytest.approx(whole / 2 if part == "pointers" else whole, rel=1e-4)
@@ -329,7 +325,7 @@ def test_neither_packing_nor_batches_change_what_questions_cost(home: Path, tmp_
     for part in PARTS:
         assert float(together[part]) == pytest.approx(sum(float(each[part]) for each in apart), rel=1e-4)
         assert counts[part] == sum(loss.counts([[example]])[part] for example in examples)
-    assert counts["pointers"] == sum(len(each.answers) for each in examples if each.answers is not None)
+    assert counts["pointers"] == sum(each.count("answers") for each in examples)
     assert counts["copies"] < counts["words"], "what is written word by word copies no place"
 
 
@@ -346,13 +342,12 @@ def test_rows_shorter_than_the_slots_can_be_learnt_word_by_word(home: Path, tmp_
 
 
 def test_batches_depend_on_the_seed_alone_and_are_taken_up_anywhere(home: Path, tmp_path: Path) -> None:
-    def take(count: int, place: Place | None = None, **changes: Any) -> list[Any]:
+    def take(count: int, place: DataCursor | None = None, **changes: Any) -> list[Any]:
         job = job_of(home, tmp_path, written=0.5, strangers=0.5, **changes)
         found = []
         for rows, after in batches(job, count, place):
             batch = collate(rows)
-            assert batch.answers is not None
-            fields = [batch.layout.ids.tolist(), batch.layout.label.tolist(), batch.answers.tolist()]
+            fields = [batch.layout.ids.tolist(), batch.layout.label.tolist(), batch.extra["answers"].tolist()]
             found.append((fields, after))
         return found
 

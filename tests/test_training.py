@@ -15,17 +15,21 @@ import pytest
 import torch
 
 from masquerade import load
-from masquerade.data.corpus import prepare
-from masquerade.data.packing import Place, Rows, collate
-from masquerade.data.rng import rng_for
+from masquerade.data.corpus import Pieces, prepare
+from masquerade.data.examples import Example, Extra, PerExample, PerToken, TokenIndex
+from masquerade.data.packing import DataCursor, PackedRows, collate, first_fit
+from masquerade.data.rng import dynamic_masks, rng_for, static_masks
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, visible
-from masquerade.objectives import OBJECTIVES, make_objective
+from masquerade.masks import bidirectional
+from masquerade.nn.model import Model
+from masquerade.objectives.base import Objective
+from masquerade.objectives.electra import ElectraLoss
+from masquerade.objectives.registry import OBJECTIVES, make_objective
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
 from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run, factor
-from masquerade.training.loss import Electra
 from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining, Recipe, read_recipe
 
@@ -109,24 +113,23 @@ def losses(folder: Path) -> dict[int, float]:
 OPTIONS = {"t5": {"sentinels": [5, 6, 7]}, "entity": {"names": ["warm mat", "北京"]}}
 
 
-def rows_of(home: Path, objective: str = "mlm", seed: int = 1, copies: int = 0) -> Rows:
+def pieces_of(home: Path, objective: str = "mlm", length: int = 20) -> tuple[Objective, Pieces]:
     tokenizer = Tokenizer.load(home)
     assert tokenizer is not None
-    vocabulary = Vocabulary.of(tokenizer)
-    tokens = prepare([str(home / "text.txt")], tokenizer, home / "tokens")
-    return Rows(
-        tokens,
-        make_objective(objective, tokenizer, OPTIONS.get(objective, {})),
-        vocabulary,
-        length=20,
-        row=40,
-        seed=seed,
-        copies=copies,
+    made = make_objective(objective, tokenizer, OPTIONS.get(objective, {}))
+    return made, made.cut(prepare([str(home / "text.txt")], tokenizer, home / "tokens"), length)
+
+
+def rows_of(home: Path, objective: str = "mlm", seed: int = 1, copies: int = 0) -> PackedRows:
+    made, pieces = pieces_of(home, objective)
+    rng = static_masks(seed, copies) if copies else dynamic_masks(seed)
+    return PackedRows(
+        len(pieces), lambda epoch, number: made.example(pieces, number, rng(epoch, number)), row=40, seed=seed
     )
 
 
-def take(rows: Rows, count: int, place: Place | None = None) -> list[tuple[list[int], Place]]:
-    stream = rows(place or Place())
+def take(rows: PackedRows, count: int, cursor: DataCursor | None = None) -> list[tuple[list[int], DataCursor]]:
+    stream = rows(cursor or DataCursor())
     return [
         (collate([row]).layout.ids.flatten().tolist(), after) for row, after in (next(stream) for _ in range(count))
     ]
@@ -161,9 +164,9 @@ def test_a_prepared_corpus_is_found_again_until_its_text_changes(home: Path, tmp
 
 
 def test_pieces_cover_every_token_once_and_are_never_too_long(home: Path) -> None:
-    rows = rows_of(home)
-    assert sum(end - start for start, end in rows.pieces.tolist()) == len(rows.tokens.ids)
-    assert max(end - start for start, end in rows.pieces.tolist()) <= 18
+    _, pieces = pieces_of(home)
+    assert sum(end - start for start, end in pieces.spans.tolist()) == len(pieces.tokens.ids)
+    assert max(end - start for start, end in pieces.spans.tolist()) <= 18
 
 
 def test_the_stream_of_rows_depends_on_the_seed_alone_and_is_taken_up_anywhere(home: Path) -> None:
@@ -171,7 +174,7 @@ def test_the_stream_of_rows_depends_on_the_seed_alone_and_is_taken_up_anywhere(h
     assert take(rows_of(home), 70) == first
     assert take(rows_of(home, seed=2), 70) != first
     assert first[-1][1].epoch > 0, "the test has to cross an epoch"
-    assert take(rows_of(home), 10, place=first[59][1]) == first[60:]
+    assert take(rows_of(home), 10, cursor=first[59][1]) == first[60:]
 
 
 @pytest.mark.slow
@@ -190,7 +193,7 @@ def test_every_objective_trains_and_its_loss_falls(home: Path, tmp_path: Path, o
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_rows_are_packed_tight_and_nobody_sees_another_document(home: Path, objective: str) -> None:
-    stream = rows_of(home, objective)(Place())
+    stream = rows_of(home, objective)(DataCursor())
     for _ in range(5):
         row, _after = next(stream)
         layout = collate([row]).layout
@@ -200,10 +203,62 @@ def test_rows_are_packed_tight_and_nobody_sees_another_document(home: Path, obje
         assert not (seen & (document[:, None] != document[None])).any()
 
 
+def test_extra_fields_are_packed_by_their_kind() -> None:
+    def example(ids: list[int], **extra: Extra) -> Example:
+        return Example(bidirectional(ids), extra=extra)
+
+    first = example([7, 8, 9], label=PerExample(1), at=TokenIndex([0, 2]), weight=PerToken([0.5, 1.5, 2.5], fill=9.0))
+    second = example([4, 5], label=PerExample(0), at=TokenIndex(1))
+    third = example([6, 3, 2, 1], spans=PerExample([(1, 2), (3, 4)]), weight=PerToken([1.0, 2.0, 3.0, 4.0], fill=9.0))
+    batch = collate([[first, second], [third]])
+    assert batch.extra["label"].tolist() == [1, 0]
+    assert batch.extra["spans"].tolist() == [[1, 2], [3, 4]]
+    assert batch.layout.ids.flatten()[batch.extra["at"]].tolist() == [7, 9, 5]
+    assert batch.extra["weight"].tolist() == [[0.5, 1.5, 2.5, 9, 9], [1, 2, 3, 4, 9]]
+    shifted = collate([[third], [second, first]])
+    assert shifted.layout.ids.flatten()[shifted.extra["at"]].tolist() == [5, 7, 9]
+
+
+def test_rows_are_filled_longest_first() -> None:
+    assert first_fit([3, 7, 4, 6], 10) == [[1, 0], [3, 2]]
+    assert first_fit([2, 12, 8], 10) == [[1], [2, 0]]
+
+
+class Indexed(Pretrain):
+    """A job that keeps the sum of the weights of every fourth step, and steps that it saw since."""
+
+    every = 4
+
+    def refresh(self, model: Model, step: int) -> None:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        index = torch.stack([weight.sum() for weight in model.parameters()])
+        self.kept = {"index": index, "steps": [*self.kept.get("steps", []), step]}
+
+
+def test_a_jobs_hook_runs_every_n_steps_and_what_it_keeps_is_restored(home: Path, tmp_path: Path) -> None:
+    def run(out: str, resume: bool = False, *changes: str) -> Indexed:
+        made = read_recipe(home / "recipe.toml", Pretraining, [f'out="{tmp_path / out}"', *changes])
+        job = Indexed(made)
+        Run(job, resume).train()
+        return job
+
+    whole = run("whole")
+    assert whole.kept["steps"] == [0, 4, 8]
+    run("broken", False, "steps=6")
+    (tmp_path / "broken" / "recipe.json").unlink()
+    again = Indexed(read_recipe(home / "recipe.toml", Pretraining, [f'out="{tmp_path / "broken"}"']))
+    resumed = Run(again, resume=True)
+    assert again.kept["steps"] == [0, 4], "restored before the first step"
+    resumed.train()
+    assert again.kept["steps"] == [0, 4, 8]
+    assert load(tmp_path / "broken" / "step-12").spec == load(tmp_path / "whole" / "step-12").spec
+
+
 def test_fixed_masks_come_again_and_dynamic_ones_do_not(home: Path) -> None:
     def labels(copies: int) -> list[list[int]]:
-        rows = rows_of(home, copies=copies)
-        longest = int((rows.pieces[:, 1] - rows.pieces[:, 0]).argmax())
+        rows, (_, pieces) = rows_of(home, copies=copies), pieces_of(home)
+        longest = int((pieces.spans[:, 1] - pieces.spans[:, 0]).argmax())
         return [rows.example(epoch, longest).layout.label.tolist() for epoch in range(6)]
 
     assert labels(0)[0] not in labels(0)[1:]
@@ -214,10 +269,10 @@ def test_fixed_masks_come_again_and_dynamic_ones_do_not(home: Path) -> None:
 
 
 def test_next_sentences_come_from_another_document_half_of_the_time(home: Path) -> None:
-    rows = rows_of(home, "nsp")
-    tokens, wrong = rows.tokens, 0
+    rows, (_, pieces) = rows_of(home, "nsp"), pieces_of(home, "nsp")
+    tokens, wrong = pieces.tokens, 0
     documents = [" ".join(map(str, tokens[number].tolist())) for number in range(len(tokens))]
-    for number in range(len(rows.pieces)):
+    for number in range(len(pieces)):
         example = rows.example(0, number)
         layout = example.layout
         ids = torch.where(layout.label == IGNORE, layout.ids, layout.label)
@@ -227,24 +282,24 @@ def test_next_sentences_come_from_another_document_half_of_the_time(home: Path) 
         home_of = [{index for index, text in enumerate(documents) if half in text} for half in halves]
         assert all(home_of)
         assert len(layout) <= 20
-        if not example.verdict:
-            assert home_of[0] & home_of[1]
-        wrong += int(example.verdict or 0)
-    assert 0.3 < wrong / len(rows.pieces) < 0.7
+        label = int(example.extra["sentence_label"].tensor)
+        assert label or home_of[0] & home_of[1]
+        wrong += label
+    assert 0.3 < wrong / len(pieces) < 0.7
 
 
 def test_electra_trains_two_networks_that_share_their_embeddings(home: Path, tmp_path: Path) -> None:
     changes = ("objective=electra", "options.size=0.5", "steps=6", "save_every=3")
     run = Run(recipe(home, tmp_path, *changes))
     loss = run.bare
-    assert isinstance(loss, Electra)
+    assert isinstance(loss, ElectraLoss)
     assert loss.generator.spec.width == 8
     assert loss.generator.words is loss.model.words
     assert loss.generator.embeddings.positions is loss.model.embeddings.positions
-    rows, _ = next(run.job.batches(Place()))
+    rows, _ = next(run.job.batches(DataCursor()))
     parts = loss(collate(rows))
     assert loss.total(parts, loss.counts(rows)).item() == pytest.approx(
-        parts["words"].item() / loss.counts(rows)["words"]
+        parts["tokens"].item() / loss.counts(rows)["tokens"]
         + 50 * parts["replaced"].item() / loss.counts(rows)["replaced"]
     )
     parts["replaced"].backward()
@@ -260,7 +315,7 @@ def test_electra_trains_two_networks_that_share_their_embeddings(home: Path, tmp
 
 def test_electra_asks_about_every_word_and_no_special_token(home: Path, tmp_path: Path) -> None:
     run = Run(recipe(home, tmp_path, "objective=electra"))
-    rows, _ = next(run.job.batches(Place()))
+    rows, _ = next(run.job.batches(DataCursor()))
     words = sum(
         int((example.layout.ids != 2).sum() - (example.layout.ids == 3).sum()) for row in rows for example in row
     )

@@ -92,7 +92,7 @@ def objectives() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from masquerade.objectives import OBJECTIVES
+    from masquerade.objectives.registry import OBJECTIVES
 
     table = Table("objective", "what it is")
     for name, entry in OBJECTIVES.items():

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json
 from masquerade.text.tokenizer import Tokenizer
@@ -40,14 +41,44 @@ class Tokens:
         """The ids of one document."""
         return self.ids[0 if number == 0 else self.ends[number - 1] : self.ends[number]]
 
-    def pieces(self, length: int) -> NDArray[np.int64]:
-        """Documents cut into pieces of at most ``length`` tokens: (pieces, 2), the start and end of each in ``ids``.
-        All pieces of a document are full but the last, so that packing can fill rows to the brim."""
+    def pieces(self, length: int) -> Pieces:
+        """The documents cut into pieces of ``length`` tokens; the last piece of a document may be shorter."""
         starts = np.concatenate([[0], self.ends[:-1]])
-        cut: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for start, end in zip(starts.tolist(), self.ends.tolist(), strict=True):
-            cut += list(pairwise([*range(start, end, length), end]))
-        return np.array(cut, dtype=np.int64).reshape(-1, 2)
+            spans += list(pairwise([*range(start, end, length), end]))
+        return Pieces(self, np.array(spans, dtype=np.int64).reshape(-1, 2))
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Parts of documents, each short enough for one example."""
+
+    tokens: Tokens
+    spans: NDArray[np.int64]  # (pieces, 2): start and end of each piece in ``tokens.ids``
+
+    def __len__(self) -> int:
+        """The number of pieces."""
+        return len(self.spans)
+
+    def __getitem__(self, number: int) -> list[int]:
+        """The ids of one piece."""
+        start, end = self.spans[number]
+        ids: list[int] = self.tokens.ids[start:end].tolist()
+        return ids
+
+    def document(self, number: int) -> int:
+        """The number of the document that a piece belongs to."""
+        return int(np.searchsorted(self.tokens.ends, self.spans[number, 0], side="right"))
+
+    def elsewhere(self, number: int, rng: Rng) -> int:
+        """A random piece of another document; of the same document if there is no other."""
+        other = number
+        for _ in range(100):
+            other = int(rng.integers(len(self)))
+            if self.document(other) != self.document(number):
+                break
+        return other
 
 
 def read_documents(source: str, field: str = "text") -> Iterator[str]:

@@ -23,10 +23,10 @@ def predict(
     """The scores of each layout: (labels,) from a head over whole sequences, (n, labels) from one over tokens.
     ``done`` is told how many more are done, for a progress bar."""
     found: dict[int, Tensor] = {}
-    shelves = first_fit([len(layout) for layout in layouts], ROW)
+    packing = first_fit([len(layout) for layout in layouts], ROW)
     model.eval()
-    for start in range(0, len(shelves), ROWS):
-        rows = shelves[start : start + ROWS]
+    for start in range(0, len(packing), ROWS):
+        rows = packing[start : start + ROWS]
         layout = batch([pack([layouts[index] for index in row]) for row in rows], model.spec.pad).to(model.device)
         scores = model.scores(layout, head, at=layout.first if head in SENTENCE else layout.real).float().cpu()
         order = [index for row in rows for index in row]

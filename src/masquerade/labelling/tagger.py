@@ -23,7 +23,7 @@ STOPS = "。！？；，.!?;,\n"  # where a long text is cut
 
 
 @dataclass(frozen=True)
-class Window:
+class TagWindow:
     """A part of a text that is read at once: its layout, and where each of its tokens stands in the text. The tokens
     that open and close it stand nowhere."""
 
@@ -56,7 +56,7 @@ class Tagger:
             found[window.text] += self.entities(window, each)
         return found
 
-    def entities(self, window: Window, scores: Tensor) -> list[Entity]:
+    def entities(self, window: TagWindow, scores: Tensor) -> list[Entity]:
         """The entities that the scores of a window's tokens, (n, tags), amount to, placed in the text."""
         inside = [index for index, place in enumerate(window.places) if place is not None]
         places = [place for place in window.places if place is not None]
@@ -71,7 +71,7 @@ class Tagger:
         return entity_scores(found, [record.entities for record in records]), found
 
 
-def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[Window]:
+def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[TagWindow]:
     """Texts as windows of at most ``length`` tokens, the two around them included; cut behind punctuation if there is
     any in the window's second half."""
     windows = []
@@ -84,12 +84,12 @@ def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[Window]
                 stops = [at for at in range(start + length // 2, end) if texts[number][slice(*places[at])] in STOPS]
                 end = stops[-1] + 1 if stops else end
             layout = bidirectional([opening, *ids[start:end], closing])
-            windows.append(Window(number, layout, [None, *places[start:end], None]))
+            windows.append(TagWindow(number, layout, [None, *places[start:end], None]))
             start = end
     return windows
 
 
-def labelled(window: Window, entities: Sequence[Entity], labels: Sequence[str]) -> Layout:
+def labelled(window: TagWindow, entities: Sequence[Entity], labels: Sequence[str]) -> Layout:
     """The window's layout with the tag of every token: an entity begins at its first token in the window."""
     tags = [IGNORE if place is None else labels.index("O") for place in window.places]
     for entity in entities:

@@ -4,78 +4,61 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-from torch import Tensor
-from torch.nn import functional as F
+from typing import ClassVar
 
 from masquerade.checkpoints.folders import load
-from masquerade.data.examples import Example
-from masquerade.data.packing import Batch, Place, first_fit
+from masquerade.data.examples import Example, PerExample, TokenIndex
+from masquerade.data.packing import DataCursor, Row, packed
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier, lay_out, numbers
 from masquerade.labelling.records import Classified, Tagged, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger, cut, labelled, tag_names
-from masquerade.layout import IGNORE
 from masquerade.nn.model import Model
-from masquerade.training.loop import Job, mean_loss
-from masquerade.training.loss import Loss
+from masquerade.objectives.loss import Loss, SentenceTerm, Term, TermLoss, TokenTerm
+from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import FineTuning
 
 
-class LabelLoss(Loss):
-    """The cost of wrong labels: classes of whole sequences, numbers, or tags of tokens."""
-
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        model, layout = self.model, batch.layout
-        if batch.verdict is None:
-            asked = layout.label != IGNORE
-            scores = model.scores(layout, "tag", at=asked).float()
-            return {"words": F.cross_entropy(scores, layout.label[asked], reduction="sum")}
-        scores = model.scores(layout, "classify").float()
-        if len(model.spec.labels) == 1:
-            return {"verdicts": F.mse_loss(scores.squeeze(-1), batch.verdict.float(), reduction="sum")}
-        return {"verdicts": F.cross_entropy(scores, batch.verdict, reduction="sum")}
-
-
-class FineTune(Job):
-    """A fine-tuning recipe at work. A step takes a batch of records in a new order each epoch, and packs them."""
+class FineTune(TrainingJob):
+    """The job of a fine-tuning recipe. A step packs a batch of records, which come in a new order each epoch."""
 
     recipe: FineTuning
+    terms: ClassVar[Mapping[str, Term]]  # of the loss
     examples: list[Example]  # one for each training sequence
     held_out: list[Example]
 
     def loss(self, networks: dict[str, Model]) -> Loss:
-        return LabelLoss(networks[""])
+        return TermLoss(networks[""], self.terms)
 
     @property
     def steps(self) -> int:
         return max(1, round(self.recipe.epochs * math.ceil(len(self.examples) / self.recipe.batch)))
 
-    def batches(self, place: Place) -> Iterator[tuple[list[list[Example]], Place]]:
+    def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
+        recipe, count = self.recipe, len(self.examples)
         while True:
-            order = rng_for(self.recipe.seed, place.epoch, len(self.examples)).permutation(len(self.examples)).tolist()
-            for start in range(place.piece, len(order), self.recipe.batch):
-                chosen = [self.examples[index] for index in order[start : start + self.recipe.batch]]
-                yield self._packed(chosen), Place(place.epoch, start + self.recipe.batch)
-            place = Place(place.epoch + 1, 0)
+            order = rng_for(recipe.seed, cursor.epoch, count).permutation(count).tolist()
+            for start in range(cursor.piece, count, recipe.batch):
+                chosen = [self.examples[index] for index in order[start : start + recipe.batch]]
+                yield packed(chosen, recipe.row), DataCursor(cursor.epoch, start + recipe.batch)
+            cursor = DataCursor(cursor.epoch + 1)
 
     def evaluate(self, loss: Loss) -> dict[str, float]:
-        return mean_loss(loss, self._packed(self.held_out), self.recipe.micro) | self.scores(loss.model)
+        rows = packed(self.held_out, self.recipe.row)
+        return mean_loss(loss, rows, self.recipe.micro) | self.scores(loss.model)
 
     @abstractmethod
     def scores(self, model: Model) -> dict[str, float]:
-        """How good the labels of what is held out are."""
-
-    def _packed(self, examples: Sequence[Example]) -> list[list[Example]]:
-        shelves = first_fit([len(example.layout) for example in examples], self.recipe.row)
-        return [[examples[index] for index in shelf] for shelf in shelves]
+        """The scores of the predicted labels on the held-out records."""
 
 
 class TrainClassifier(FineTune):
-    """Sentences or pairs of them, with a class or a number each."""
+    """Texts or pairs of texts, each with a class or a number."""
+
+    terms: ClassVar = {"classes": SentenceTerm("classify")}
 
     def __init__(self, recipe: FineTuning) -> None:
         self.recipe = recipe
@@ -108,12 +91,17 @@ class TrainClassifier(FineTune):
             raise MasqueradeError(
                 f"The label '{min(strange)}' does not occur in training; there are {', '.join(known)}."
             )
-        verdicts = numbers(labels) if self.recipe.regression else [known.index(label) for label in labels]
-        return [Example(layout, verdict=verdict) for layout, verdict in zip(layouts, verdicts, strict=True)]
+        targets = numbers(labels) if self.recipe.regression else [known.index(label) for label in labels]
+        return [
+            Example(layout, extra={"sentence_label": PerExample(target), "sentence_token": TokenIndex(0)})
+            for layout, target in zip(layouts, targets, strict=True)
+        ]
 
 
 class TrainTagger(FineTune):
-    """Texts with the entities in them."""
+    """Texts with their entities."""
+
+    terms: ClassVar = {"tags": TokenTerm("tag")}
 
     def __init__(self, recipe: FineTuning) -> None:
         self.recipe = recipe

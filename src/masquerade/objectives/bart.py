@@ -15,6 +15,7 @@ from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional, causal
+from masquerade.objectives.base import Objective
 from masquerade.objectives.grouping import sentences
 from masquerade.objectives.t5 import runs
 from masquerade.text.vocabulary import Vocabulary
@@ -95,7 +96,7 @@ def written(target: Sequence[int], vocabulary: Vocabulary, start: int) -> Layout
 
 
 @dataclass(frozen=True)
-class Denoise:
+class Denoise(Objective):
     """The encoder reads the text under all of the noises, one after the other; the decoder writes it clean. BART itself
     was trained with infilled text and permuted sentences, which is
     ``(partial(permute_sentences, ends=ends), infill_text)``. ``start`` opens the decoder's input: [SEP], as BART takes

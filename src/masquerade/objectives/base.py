@@ -1,15 +1,43 @@
-"""What every objective is."""
+"""What every objective has: a way to make examples, a loss, and perhaps helper networks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 
+from masquerade.data.corpus import Pieces, Tokens
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
+from masquerade.nn.model import Model
+from masquerade.objectives.loss import Loss, Term, TermLoss, TokenTerm
+from masquerade.text.vocabulary import Vocabulary
 
 
-class Objective(Protocol):
-    """Makes an example of a piece's ids. The same ids and the same state of the generator give the same example."""
+class Objective(ABC):
+    """A pretraining objective. The same ids and the same state of the generator give the same example."""
 
-    def __call__(self, ids: Sequence[int], rng: Rng) -> Example: ...
+    vocabulary: Vocabulary
+
+    @abstractmethod
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        """The example of a piece's ids, special tokens included."""
+
+    def cut(self, tokens: Tokens, length: int) -> Pieces:
+        """The documents cut into pieces whose examples have at most ``length`` tokens of text and special tokens."""
+        return tokens.pieces(length - 2)
+
+    def example(self, pieces: Pieces, number: int, rng: Rng) -> Example:
+        """The example of one piece of a corpus."""
+        return self(self.vocabulary.enclosed(pieces[number]), rng)
+
+    def terms(self) -> dict[str, Term]:
+        """The terms of the loss, by name."""
+        return {"tokens": TokenTerm()}
+
+    def helpers(self, model: Model) -> dict[str, Model]:
+        """The networks that are trained together with a model, by name, with fresh weights."""
+        return {}
+
+    def loss(self, networks: Mapping[str, Model]) -> Loss:
+        """The loss of the networks: the model under "" and its helpers by their names."""
+        return TermLoss(networks[""], self.terms())

@@ -7,19 +7,35 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from masquerade.data.examples import Example
+from masquerade.data.examples import Example, PerExample, PerToken
+from masquerade.data.packing import Batch
 from masquerade.data.rng import Rng
 from masquerade.errors import LayoutError
-from masquerade.layout import IGNORE
+from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional, blocks
+from masquerade.nn.model import Model
+from masquerade.objectives.base import Objective
+from masquerade.objectives.loss import StatesAt, Term, TokenTerm
 from masquerade.text.vocabulary import Vocabulary
 
 Rates = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class MaskedDiffusion:
+class DiffusionTerm(TokenTerm):
+    """Cross-entropy of the masked tokens, weighted by ``weight`` and divided by the number of tokens, masked or not."""
+
+    def count(self, example: Example) -> int:
+        return int(example.extra["token_count"].tensor.sum())
+
+    def sum(self, model: Model, states: StatesAt, batch: Batch) -> Tensor:
+        return (self.losses(model, states, batch) * batch.extra["weight"][batch.layout.label != IGNORE]).sum()
+
+
+@dataclass(frozen=True)
+class MaskedDiffusion(Objective):
     """A rate t is drawn from (0, 1], each token is masked with that chance and predicted from the others.
 
     Labels count 1/t, which makes the summed loss a bound on the likelihood of the text: it has to be divided by the
@@ -35,20 +51,20 @@ class MaskedDiffusion:
         masked = _masked(ids, rate, self.vocabulary, rng)
         shown = [self.vocabulary.mask if hidden else number for number, hidden in zip(ids, masked, strict=True)]
         label = [number if hidden else IGNORE for number, hidden in zip(ids, masked, strict=True)]
-        return Example(
-            bidirectional(shown).replace(label=label),
-            weight=float(1 / rate[0]),
-            count=len(self.vocabulary.maskable(ids)),
-        )
+        layout = bidirectional(shown).replace(label=label)
+        return _example(layout, torch.full((len(ids),), 1 / rate[0]), len(self.vocabulary.maskable(ids)))
+
+    def terms(self) -> dict[str, Term]:
+        return {"tokens": DiffusionTerm()}
 
 
 @dataclass(frozen=True)
-class BlockDiffusion:
+class BlockDiffusion(Objective):
     """Blocks of ``size`` tokens, written one after another, each by masked diffusion at a rate of its own: size 1 is
     GPT, a size of the whole piece is ``MaskedDiffusion``. Without a size each piece draws its own, from 1 to its
     length: one network for all of them.
 
-    Labels count 1/t of their block: ``Example.weight`` has one entry a token.
+    A label has the weight 1/t of its block.
     """
 
     vocabulary: Vocabulary
@@ -66,7 +82,15 @@ class BlockDiffusion:
         masked = _masked(ids, rate, self.vocabulary, rng)
         noisy = [self.vocabulary.mask if hidden else number for number, hidden in zip(ids, masked, strict=True)]
         weight = torch.from_numpy(1 / rate).float().repeat(2)
-        return Example(blocks(ids, size, noisy=noisy), weight=weight, count=len(self.vocabulary.maskable(ids)))
+        return _example(blocks(ids, size, noisy=noisy), weight, len(self.vocabulary.maskable(ids)))
+
+    def terms(self) -> dict[str, Term]:
+        return {"tokens": DiffusionTerm()}
+
+
+def _example(layout: Layout, weight: Tensor, count: int) -> Example:
+    """An example whose labels have weights, (n,), and whose loss is divided by ``count``."""
+    return Example(layout, extra={"weight": PerToken(weight, fill=1), "token_count": PerExample(count)})
 
 
 def _rates(count: int, between: Rates, rng: Rng) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from masquerade.data.examples import Example
+from masquerade.data.packing import Batch
 from masquerade.data.rng import Rng
 from masquerade.errors import LayoutError
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional
+from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
+from masquerade.objectives.base import Objective
+from masquerade.objectives.loss import Loss
 from masquerade.objectives.masked import Units, pick
 from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class GeneratorWords:
+class GeneratorWords(Objective):
     """What the generator reads: a share of the tokens masked, every one of them as [MASK].
 
     BERT's random and kept words are left out: they prepare a network for text without masks, and here another network,
@@ -39,6 +44,58 @@ class GeneratorWords:
         for index in pick(units, max(1, round(self.rate * len(maskable))), rng):
             shown[index], label[index] = self.vocabulary.mask, ids[index]
         return Example(bidirectional(shown).replace(label=label))
+
+    def helpers(self, model: Model) -> dict[str, Model]:
+        generator = build(generator_spec(model.spec, self.size))
+        generator.tokenizer = model.tokenizer
+        return {"generator": generator}
+
+    def loss(self, networks: Mapping[str, Model]) -> Loss:
+        return ElectraLoss(networks[""], networks["generator"], self.vocabulary.specials, self.weight)
+
+
+class ElectraLoss(Loss):
+    """The generator's loss at the masked tokens, and the model's loss of telling which tokens were replaced. Both
+    networks are trained at once. No gradient flows from the model to the generator, because its tokens are sampled.
+    Telling two classes apart costs far less than choosing a token of the vocabulary, hence the weight."""
+
+    def __init__(self, model: Model, generator: Model, specials: frozenset[int], weight: float = 50.0) -> None:
+        super().__init__(model)
+        self.generator = generator
+        self.weights = {"replaced": weight}
+        self.register_buffer("specials", torch.tensor(sorted(specials)), persistent=False)
+        generator.words = model.words  # embeddings are shared: one table of each, trained by both networks
+        generator.embeddings.positions = model.embeddings.positions
+        generator.embeddings.segment = model.embeddings.segment
+
+    @property
+    def networks(self) -> dict[str, Model]:
+        return {"": self.model, "generator": self.generator}
+
+    def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
+        layouts = [example.layout for row in rows for example in row]
+        return {
+            "tokens": sum(int((layout.label != IGNORE).sum()) for layout in layouts),
+            "replaced": sum(int(self._judged(layout).sum()) for layout in layouts),
+        }
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        layout = batch.layout
+        masked = layout.label != IGNORE
+        scores = self.generator.scores(layout, "lm", at=masked).float()
+        sampled = torch.multinomial(scores.detach().softmax(-1), 1).squeeze(-1)
+        shown, changed = replaced(layout, sampled)
+        judged = self._judged(layout)
+        found = self.model.scores(shown, "detect", at=judged).squeeze(-1).float()
+        return {
+            "tokens": F.cross_entropy(scores, layout.label[masked], reduction="sum"),
+            "replaced": F.binary_cross_entropy_with_logits(found, changed[judged].float(), reduction="sum"),
+        }
+
+    def _judged(self, layout: Layout) -> Tensor:
+        """The tokens that the model judges, bool of the layout's shape: all but padding and special ones."""
+        specials = torch.as_tensor(self.specials, device=layout.ids.device)
+        return layout.real & ((layout.label != IGNORE) | ~torch.isin(layout.ids, specials))
 
 
 def replaced(layout: Layout, sampled: Tensor) -> tuple[Layout, Tensor]:

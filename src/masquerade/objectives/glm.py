@@ -10,12 +10,13 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import infill
+from masquerade.objectives.base import Objective
 from masquerade.objectives.span import place
 from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class ShortBlanks:
+class ShortBlanks(Objective):
     """Blanks of a few tokens each, Poisson with mean 3 and never empty, until at least a share of the tokens is taken
     out: for understanding. They are written in a random order, so that each learns to know any of the others.
 
@@ -49,7 +50,7 @@ class ShortBlanks:
 
 
 @dataclass(frozen=True)
-class LongBlank:
+class LongBlank(Objective):
     """One blank at the end of the piece, of any length from ``least`` of it to all of it: for writing.
 
     It ends behind the last ordinary token. A special token inside of it is written but not predicted.

@@ -14,6 +14,7 @@ from itertools import pairwise
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
+from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import MaskedWords, Units
 from masquerade.text.chinese import is_wide
 from masquerade.text.tokenizer import Tokenizer
@@ -133,7 +134,7 @@ def ngrams(words: Sequence[Sequence[int]], weights: Sequence[float], rng: Rng) -
 
 
 @dataclass(frozen=True)
-class MaskedNgrams:
+class MaskedNgrams(Objective):
     """ALBERT's n-gram masking: whole words are masked by ones, twos and threes, an n-gram with a weight of 1/n."""
 
     vocabulary: Vocabulary

@@ -9,6 +9,7 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
+from masquerade.objectives.base import Objective
 from masquerade.text.vocabulary import Vocabulary
 
 Units = Callable[[Sequence[int]], list[list[int]]]  # groups of indices that are masked together
@@ -42,7 +43,7 @@ def pick(units: list[list[int]], budget: int, rng: Rng) -> list[int]:
 
 
 @dataclass(frozen=True)
-class MaskedWords:
+class MaskedWords(Objective):
     """Masks a share of the tokens and predicts them from all the others.
 
     ``units`` says which tokens are masked together: single tokens if not given, whole words with ``vocabulary.words``,

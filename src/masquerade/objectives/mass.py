@@ -9,12 +9,13 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional, causal
+from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import corrupt
 from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Mass:
+class Mass(Objective):
     """One fragment, half of the words, is masked for the encoder and written by the decoder.
 
     The decoder is given only the fragment's own words, each where it stood in the sentence; the token before the

@@ -9,19 +9,25 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import backward, causal
+from masquerade.objectives.base import Objective
+from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class NextToken:
-    """Each token predicts the one behind it; the last predicts nothing."""
+class NextToken(Objective):
+    """Each token predicts the next one; the last predicts nothing."""
+
+    vocabulary: Vocabulary
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         return Example(causal(ids).replace(label=[*ids[1:], IGNORE]))
 
 
 @dataclass(frozen=True)
-class PreviousToken:
+class PreviousToken(Objective):
     """Each token predicts the one before it; the first predicts nothing."""
+
+    vocabulary: Vocabulary
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         return Example(backward(ids).replace(label=[IGNORE, *ids[:-1]]))

@@ -1,30 +1,47 @@
-"""Pairs of sentences: do they follow each other (BERT), and in which order (ALBERT)? Words are masked on top."""
+"""Pairs of sentences: whether they follow each other (BERT), and in which order (ALBERT), besides masked tokens."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from masquerade.data.examples import Example
+from masquerade.data.corpus import Pieces, Tokens
+from masquerade.data.examples import Example, PerExample, TokenIndex
 from masquerade.data.rng import Rng
 from masquerade.objectives.base import Objective
+from masquerade.objectives.loss import SentenceTerm, Term
 from masquerade.objectives.masked import MaskedWords
 from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Pairs(ABC):
-    """An objective over two sentences that follow each other and one from elsewhere, all without special tokens. The
-    words are masked by ``inner``, as BERT masks them if not given. "Sentence" means any stretch of text."""
+class Pairs(Objective):
+    """An objective over two texts that follow each other and one from elsewhere. Their tokens are masked by ``inner``,
+    as BERT masks them if not given."""
 
     vocabulary: Vocabulary
     inner: Objective | None = None
     ends: frozenset[int] = frozenset()  # the tokens that end a sentence
 
     @abstractmethod
-    def __call__(self, first: Sequence[int], second: Sequence[int], other: Sequence[int], rng: Rng) -> Example:
-        """The example of a pair."""
+    def pair(self, first: Sequence[int], second: Sequence[int], other: Sequence[int], rng: Rng) -> Example:
+        """The example of two texts that follow each other and one from elsewhere, all without special tokens."""
+
+    def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
+        words = [ids[index] for index in self.vocabulary.maskable(ids)]
+        first, second = self.halves(words)
+        return self.pair(first, second, second, rng)
+
+    def cut(self, tokens: Tokens, length: int) -> Pieces:
+        return tokens.pieces(length - 3)
+
+    def example(self, pieces: Pieces, number: int, rng: Rng) -> Example:
+        first, second = self.halves(pieces[number])
+        return self.pair(first, second, pieces[pieces.elsewhere(number, rng)][: len(second)], rng)
+
+    def terms(self) -> dict[str, Term]:
+        return self._inner.terms() | {"pairs": SentenceTerm("pair")}
 
     def halves(self, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """A piece cut in two, behind the sentence end that is nearest to its middle, or in the middle."""
@@ -33,29 +50,34 @@ class Pairs(ABC):
         cut = min(behind, key=lambda index: abs(index - middle), default=len(ids) // 2)
         return ids[:cut], ids[cut:]
 
-    def _joined(self, a: Sequence[int], b: Sequence[int], wrong: bool, rng: Rng) -> Example:
-        """[CLS] a [SEP] b [SEP] with segments 0 and 1, its words masked."""
+    @property
+    def _inner(self) -> Objective:
+        return self.inner or MaskedWords(self.vocabulary)
+
+    def _joined(self, a: Sequence[int], b: Sequence[int], label: int, rng: Rng) -> Example:
+        """[CLS] a [SEP] b [SEP] with segments 0 and 1, its tokens masked."""
         ids = [self.vocabulary.cls, *a, self.vocabulary.sep, *b, self.vocabulary.sep]
         segment = [0] * (len(a) + 2) + [1] * (len(b) + 1)
-        example = (self.inner or MaskedWords(self.vocabulary))(ids, rng)
-        return replace(example, layout=example.layout.replace(segment=segment), verdict=int(wrong))
+        example = self._inner(ids, rng)
+        pair = {"sentence_label": PerExample(label), "sentence_token": TokenIndex(0)}
+        return replace(example, layout=example.layout.replace(segment=segment), extra={**example.extra, **pair})
 
 
 @dataclass(frozen=True)
 class NextSentence(Pairs):
-    """BERT's next sentence: half of the time the second sentence gives way to one from elsewhere (verdict 1)."""
+    """BERT's next sentence: half of the time the second text comes from elsewhere (label 1)."""
 
-    def __call__(self, first: Sequence[int], second: Sequence[int], other: Sequence[int], rng: Rng) -> Example:
+    def pair(self, first: Sequence[int], second: Sequence[int], other: Sequence[int], rng: Rng) -> Example:
         wrong = rng.random() < 0.5
-        return self._joined(first, other if wrong else second, wrong, rng)
+        return self._joined(first, other if wrong else second, int(wrong), rng)
 
 
 @dataclass(frozen=True)
 class SentenceOrder(Pairs):
-    """ALBERT's sentence order: half of the time the two sentences change places (verdict 1). Both are about the same
-    thing, so the topic, which gives next sentences away, is of no help. Nothing from elsewhere is used."""
+    """ALBERT's sentence order: half of the time the two texts change places (label 1). Both have the same topic, so
+    the topic is no clue, as it is for next sentences. The text from elsewhere is not used."""
 
-    def __call__(self, first: Sequence[int], second: Sequence[int], other: Sequence[int], rng: Rng) -> Example:
+    def pair(self, first: Sequence[int], second: Sequence[int], other: Sequence[int], rng: Rng) -> Example:
         swapped = rng.random() < 0.5
         a, b = (second, first) if swapped else (first, second)
-        return self._joined(a, b, swapped, rng)
+        return self._joined(a, b, int(swapped), rng)

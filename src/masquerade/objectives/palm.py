@@ -10,12 +10,13 @@ from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.objectives.bart import written
+from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import MaskedWords
 from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Palm:
+class Palm(Objective):
     """Stage 1 is BERT's: the encoder alone fills masked words, and the example has no source. In stage 2 the encoder
     reads the first part of a passage, masked the same way, and the decoder writes the rest word by word: unlike MASS
     and BART it never writes what the encoder has read, but what comes of it, as an answer does.

@@ -11,6 +11,7 @@ from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
 from masquerade.objectives.bart import written
+from masquerade.objectives.base import Objective
 from masquerade.objectives.grouping import sentences
 from masquerade.text.vocabulary import Vocabulary
 
@@ -50,7 +51,7 @@ def sequential(bags: Sequence[Bag], count: int, unique: bool) -> list[int]:
 
 
 @dataclass(frozen=True)
-class GapSentences:
+class GapSentences(Objective):
     """A share of the sentences is replaced, each by one ``gap`` token, and written by the decoder, in their order.
 
     ``strategy`` says which: 'ind' scores each sentence by itself and 'seq' the chosen ones together, counting words as

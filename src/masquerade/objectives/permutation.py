@@ -11,12 +11,13 @@ import torch
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.masks import compensated, two_stream
+from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import Units, corrupt, pick
 from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class PermutedWords:
+class PermutedWords(Objective):
     """XLNet: a random order of the tokens, of which the last 1/``parts`` are predicted: those know enough of the others
     to be worth predicting. Nothing is masked, so nothing is missing when the network is used.
 
@@ -34,7 +35,7 @@ class PermutedWords:
 
 
 @dataclass(frozen=True)
-class MaskedPermutedWords:
+class MaskedPermutedWords(Objective):
     """MPNet: as many tokens as BERT masks are predicted in a random order, each knowing those before it. A mask stands
     for every word not yet known, so that all rows know how long the sentence is, as they will when it is used.
 

@@ -10,6 +10,7 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
+from masquerade.objectives.base import Objective
 from masquerade.objectives.grouping import spell
 from masquerade.objectives.masked import Units
 from masquerade.text.tokenizer import Tokenizer
@@ -85,7 +86,7 @@ def name_places(text: str) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Salient:
+class Salient(Objective):
     """One of the spans that ``find`` finds, any of them as likely, is masked token by token and predicted. Where it
     finds none, one whole word is."""
 

@@ -6,16 +6,37 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+from torch import Tensor
+from torch.nn import functional as F
 
-from masquerade.data.examples import Example
+from masquerade.data.examples import Example, PerExample, TokenIndex
+from masquerade.data.packing import Batch
 from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
+from masquerade.nn.heads import Boundary
+from masquerade.nn.model import Model
+from masquerade.objectives.base import Objective
+from masquerade.objectives.loss import StatesAt, Term, TokenTerm, at_indices
 from masquerade.objectives.masked import Units
 from masquerade.text.vocabulary import Vocabulary
 
-PLACES = 20  # how many places inside a span the boundary objective tells apart
+
+@dataclass(frozen=True)
+class BoundaryTerm(Term):
+    """Cross-entropy of the tokens of spans, predicted from the tokens just left and right of their span and their
+    place in it."""
+
+    def count(self, example: Example) -> int:
+        return example.count("boundary_label")
+
+    def tokens(self, batch: Batch) -> Tensor | None:
+        return at_indices(batch, "boundary_left", "boundary_right")
+
+    def sum(self, model: Model, states: StatesAt, batch: Batch) -> Tensor:
+        left, right = (states.row[batch.extra[f"boundary_{side}"]] for side in ("left", "right"))
+        scores = model.boundary_scores(states.states[None], left, right, batch.extra["boundary_place"])
+        return F.cross_entropy(scores.float(), batch.extra["boundary_label"], reduction="sum")
 
 
 def place(units: list[list[int]], length: int, taken: list[bool], rng: Rng, *, inside: bool = False) -> list[list[int]]:
@@ -37,7 +58,7 @@ def place(units: list[list[int]], length: int, taken: list[bool], rng: Rng, *, i
 
 
 @dataclass(frozen=True)
-class MaskedSpans:
+class MaskedSpans(Objective):
     """Masks spans until a share of the tokens is masked, and predicts them.
 
     A span begins anywhere and has a geometric number of words, cut off at ``longest``: short ones are common, ten words
@@ -45,8 +66,8 @@ class MaskedSpans:
     a span does not give itself away. The last span ends where the share is reached.
 
     ``units`` says what a span is counted in: whole words (``vocabulary.words``) if not given, or a segmenter's words.
-    ``Example.spans`` has for every masked token, in reading order, the indices of the tokens just left and right of
-    its span and its place in it, from which the boundary objective predicts it.
+    The extra fields ``boundary_left``, ``boundary_right``, ``boundary_place`` and ``boundary_label`` have one entry for
+    each masked token, in reading order, for ``BoundaryTerm``.
     """
 
     vocabulary: Vocabulary
@@ -65,9 +86,20 @@ class MaskedSpans:
                     shown[index] = self.vocabulary.mask
                 elif fate < 0.9:
                     shown[index] = self.vocabulary.draw(rng)
-                rows.append([span[0] - 1, span[-1] + 1, min(inner, PLACES - 1)])
-        spans = torch.tensor(rows, dtype=torch.long).reshape(-1, 3)
-        return Example(bidirectional(shown).replace(label=label), spans=spans)
+                rows.append((span[0] - 1, span[-1] + 1, min(inner, Boundary.PLACES - 1), ids[index]))
+        if not rows:
+            return Example(bidirectional(shown))
+        left, right, place, token = zip(*rows, strict=True)
+        boundary = {
+            "boundary_left": TokenIndex(left),
+            "boundary_right": TokenIndex(right),
+            "boundary_place": PerExample(place),
+            "boundary_label": PerExample(token),
+        }
+        return Example(bidirectional(shown).replace(label=label), extra=boundary)
+
+    def terms(self) -> dict[str, Term]:
+        return {"tokens": TokenTerm(), "boundaries": BoundaryTerm()}
 
     def _spans(self, ids: Sequence[int], rng: Rng) -> list[list[int]]:
         """The indices of each masked span, in reading order."""

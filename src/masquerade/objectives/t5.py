@@ -10,6 +10,7 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional, causal
+from masquerade.objectives.base import Objective
 from masquerade.text.vocabulary import Vocabulary
 
 
@@ -32,7 +33,7 @@ def segments(count: int, parts: int, rng: Rng) -> list[int]:
 
 
 @dataclass(frozen=True)
-class SpanCorruption:
+class SpanCorruption(Objective):
     """A fixed number of words is lost, in a fixed number of spans; chance only decides the lengths of the spans and of
     what is kept between them. So every text of a length gives a source and a target of a length, and packs well.
 

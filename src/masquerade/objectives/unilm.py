@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.masks import backward, bidirectional, causal, prefix
+from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import corrupt
 from masquerade.text.vocabulary import Vocabulary
 
@@ -16,7 +17,7 @@ MASKS = (BOTH_WAYS, BOTH_WAYS, SOURCE_TO_TARGET, SOURCE_TO_TARGET, LEFT_TO_RIGHT
 
 
 @dataclass(frozen=True)
-class UnifiedWords:
+class UnifiedWords(Objective):
     """One of four masks for each piece: a third of the time everybody sees everybody, a third source and target, a
     sixth each left to right and right to left. Under all of them a share of the tokens is masked, as BERT masks them,
     and predicted where it stands, so that the same network learns to read and to write.

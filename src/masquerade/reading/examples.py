@@ -14,11 +14,11 @@ from masquerade.data.examples import Example
 from masquerade.data.packing import Batch
 from masquerade.layout import IGNORE
 from masquerade.nn.model import Model
+from masquerade.objectives.loss import Loss
 from masquerade.reading.layouts import Sheet, Window
 from masquerade.reading.records import Asked
 from masquerade.reading.span_scores import Rows, mark
 from masquerade.text.tokenizer import Tokenizer
-from masquerade.training.loss import Loss
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,14 @@ class ReadingLoss(Loss):
         return {
             "words": sum(int(labelled.sum()) for labelled, _ in asked),
             "copies": sum(int((labelled & (layout.position == 1)).sum()) for labelled, layout in asked),
-            "pointers": sum(len(each.answers) for each in examples if each.answers is not None),
+            "pointers": sum(each.count("answers") for each in examples),
         }
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The summed loss of each part that has a weight."""
-        if batch.answers is None:
-            raise TypeError("a reader learns from answers")
-        flow = self.model.flow(batch.layout)
+        flow = self.model.flow(batch.layout, inputs=batch.extra)
         rows, layout = Rows(flow.states, flow.layout, self.sheet), flow.layout
-        start, length = batch.answers.unbind(-1)
+        start, length = batch.extra["answers"].unbind(-1)
         there, label = length > 0, layout.label
         parts = dict[str, Tensor]()
         if "words" in self.weights:

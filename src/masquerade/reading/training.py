@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
-
 from masquerade.checkpoints.folders import load
-from masquerade.data.examples import Example
-from masquerade.data.packing import Place, first_fit
+from masquerade.data.examples import Example, PerExample
+from masquerade.data.packing import DataCursor, Row, packed
 from masquerade.data.rng import Rng, rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.layout import join
 from masquerade.nn.model import Model
+from masquerade.objectives.loss import Loss
 from masquerade.reading.examples import Lesson, ReadingLoss, lessons
 from masquerade.reading.reader import Reader, Settings
 from masquerade.reading.records import read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.reading.span_scores import PARTS
-from masquerade.training.loop import Job, mean_loss
-from masquerade.training.loss import Loss
+from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import Recipe
 
 TOGETHER = 32  # how many batches are sorted by length together, so that a batch has rows of like length
@@ -79,7 +77,7 @@ class Reading(Recipe):
             raise MasqueradeError("The recipe does not say which checkpoint to train on; add start = '…'.")
 
 
-class TrainReader(Job):
+class TrainReader(TrainingJob):
     """A reading recipe at work. A step takes some passages of like length with all their questions."""
 
     def __init__(self, recipe: Reading) -> None:
@@ -117,7 +115,7 @@ class TrainReader(Job):
                 self.near[lesson.article].append(lesson)
         self.epoch = len(self._cut(0))
         held_out = [each for each in lessons(tokenizer, self.sheet, self.test, self.recipe.most) if each.questions]
-        self.held_out = self._packed([self.example(lesson, rng_for(0, n)) for n, lesson in enumerate(held_out)])
+        self.held_out = packed([self.example(each, rng_for(0, n)) for n, each in enumerate(held_out)], self.recipe.row)
 
     def loss(self, networks: dict[str, Model]) -> Loss:
         return ReadingLoss(networks[""], self.sheet, self.recipe.parts)
@@ -143,18 +141,14 @@ class TrainReader(Job):
                 asked += max(1, len(lesson.questions))
         return [batches[number] for number in rng.permutation(len(batches))]
 
-    def batches(self, place: Place) -> Iterator[tuple[list[list[Example]], Place]]:
+    def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
         while True:
-            cut = self._cut(place.epoch)
-            for number in range(place.piece, len(cut)):
-                rng = rng_for(self.recipe.seed, place.epoch, number, len(cut))
+            cut = self._cut(cursor.epoch)
+            for number in range(cursor.piece, len(cut)):
+                rng = rng_for(self.recipe.seed, cursor.epoch, number, len(cut))
                 examples = [self.example(lesson, rng) for lesson in cut[number]]
-                yield self._packed(examples), Place(place.epoch, number + 1)
-            place = Place(place.epoch + 1, 0)
-
-    def _packed(self, examples: Sequence[Example]) -> list[list[Example]]:
-        shelves = first_fit([len(example.layout) for example in examples], self.recipe.row)
-        return [[examples[index] for index in shelf] for shelf in shelves]
+                yield packed(examples, self.recipe.row), DataCursor(cursor.epoch, number + 1)
+            cursor = DataCursor(cursor.epoch + 1)
 
     def example(self, lesson: Lesson, rng: Rng) -> Example:
         """A passage with its questions, each answered by one of the accepted answers; and at times others, which have
@@ -166,7 +160,7 @@ class TrainReader(Job):
         for number, (question, (start, length)) in enumerate(asked, start=1):
             lay_out = sheet.writing if rng.random() < self.recipe.written else sheet.slotted
             parts.append(lay_out(question, [*ids[max(start, 0) :][:length], sheet.sep], number))
-        return Example(join(parts), answers=torch.tensor(answers))
+        return Example(join(parts), extra={"answers": PerExample(answers)})
 
     def _strangers(self, lesson: Lesson, rng: Rng) -> list[list[int]]:
         """Questions that the window does not answer: of other windows of the passage, and of other passages of the

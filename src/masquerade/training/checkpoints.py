@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from masquerade.checkpoints.folders import load, save
-from masquerade.data.packing import Place
+from masquerade.data.packing import DataCursor
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
 from masquerade.nn.model import Model
@@ -20,28 +21,41 @@ from masquerade.nn.model import Model
 KEPT = 2  # how many checkpoints stay
 
 
+@dataclass(frozen=True)
+class RunState:
+    """How far a run has come."""
+
+    step: int = 0  # finished optimizer steps
+    cursor: DataCursor = field(default_factory=DataCursor)
+    kept: Mapping[str, Any] = field(default_factory=dict)  # ``TrainingJob.kept``
+
+
 class Store:
-    """Checkpoints of a run: the model as an ordinary folder, and beside it the optimizer, the step and the place in
-    the data. A checkpoint is written under another name and renamed, so a run can be killed at any moment."""
+    """Checkpoints of a run. A checkpoint is a model folder that also holds helper networks, the optimizer, the step,
+    the cursor in the data and the job's own state. It is written under another name and renamed, so a run can be
+    killed at any moment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / "log.jsonl"
 
     def latest(self) -> Path | None:
-        """The newest whole checkpoint."""
+        """The newest complete checkpoint."""
         found = [path for path in self.folder.glob("step-*") if (path / "state.json").is_file()]
         return max(found, key=lambda path: int(path.name.removeprefix("step-")), default=None)
 
-    def save(self, step: int, networks: dict[str, Model], optimizer: torch.optim.Optimizer, place: Place) -> Path:
-        """Write the checkpoint of a step: the model in its folder, its helpers in folders inside of it."""
+    def save(self, networks: Mapping[str, Model], optimizer: torch.optim.Optimizer, state: RunState) -> Path:
+        """Write a checkpoint: the model in its folder, its helpers in folders inside of it."""
+        step = state.step
         fresh, target = self.folder / f".step-{step}.tmp", self.folder / f"step-{step}"
         shutil.rmtree(fresh, ignore_errors=True)
         try:
             for name, model in networks.items():
                 save(model, fresh / name)
             torch.save(optimizer.state_dict(), fresh / "optimizer.pt")
-            write_text(fresh / "state.json", json.dumps({"step": step, "place": asdict(place)}))
+            if state.kept:
+                torch.save(dict(state.kept), fresh / "kept.pt")
+            write_text(fresh / "state.json", json.dumps({"step": step, "cursor": asdict(state.cursor)}))
             shutil.rmtree(target, ignore_errors=True)
             os.replace(fresh, target)
         except (OSError, MasqueradeError) as error:
@@ -54,13 +68,15 @@ class Store:
             shutil.rmtree(old, ignore_errors=True)
         return target
 
-    def load(self, checkpoint: Path) -> tuple[dict[str, Model], dict[str, Any], int, Place]:
-        """The networks, the optimizer's state, the step and the place of a checkpoint."""
+    def load(self, checkpoint: Path) -> tuple[dict[str, Model], dict[str, Any], RunState]:
+        """The networks, the optimizer's state and the run's state of a checkpoint."""
         state = read_json(checkpoint / "state.json")
         optimizer = torch.load(checkpoint / "optimizer.pt", weights_only=True)
         networks = {"": load(checkpoint)}
         networks |= {path.parent.name: load(path.parent) for path in checkpoint.glob("*/config.json")}
-        return networks, optimizer, int(state["step"]), Place(**state["place"])
+        kept = torch.load(checkpoint / "kept.pt", weights_only=True) if (checkpoint / "kept.pt").is_file() else {}
+        cursor = state["cursor"] if "cursor" in state else state["place"]  # as older runs call it
+        return networks, optimizer, RunState(int(state["step"]), DataCursor(**cursor), kept)
 
     def record(self, entry: dict[str, Any]) -> None:
         """Add a line to the log."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +13,58 @@ import torch
 from torch import nn
 
 from masquerade import kernels
-from masquerade.data.examples import Example
-from masquerade.data.packing import Place, collate
+from masquerade.data.packing import DataCursor, Row, collate
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 from masquerade.nn.model import Model
-from masquerade.training.checkpoints import Store
-from masquerade.training.loss import Loss
+from masquerade.objectives.loss import Loss
+from masquerade.training.checkpoints import RunState, Store
 from masquerade.training.recipe import Recipe
 from masquerade.training.report import Report
 
-Rows = list[list[Example]]
 
-
-class Job(ABC):
-    """What a run is about: where it begins, what it reads, what that costs, and how well it does."""
+class TrainingJob(ABC):
+    """What a run trains: its networks, its data, its loss and its evaluation."""
 
     recipe: Recipe
+    every: int = 0  # steps between two calls of ``refresh``; 0: it is never called
+    kept: dict[str, Any]  # what checkpoints keep for the job: tensors and plain values, by name; empty at the start
 
     @abstractmethod
     def begin(self) -> dict[str, Model]:
-        """The networks that a fresh run begins with, as ``Loss.networks`` names them."""
+        """The networks of a fresh run, named as in ``Loss.networks``."""
 
     @abstractmethod
     def read(self, model: Model, folder: Path) -> None:
-        """Make the data ready, in the run's folder if it is large."""
+        """Read the data; large files made from it go into the run's folder."""
 
     @abstractmethod
     def loss(self, networks: dict[str, Model]) -> Loss:
-        """What is to be made small."""
+        """The loss that is minimised."""
 
     @property
     @abstractmethod
     def steps(self) -> int:
-        """How many optimizer steps there are; known once the data is read."""
+        """The number of optimizer steps; known once the data is read."""
 
     @abstractmethod
-    def batches(self, place: Place) -> Iterator[tuple[Rows, Place]]:
-        """The packed rows of each optimizer step from a place on, and the place behind them, without end."""
+    def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
+        """The packed rows of each optimizer step from a cursor on, and the cursor after them, without end."""
 
     @abstractmethod
     def evaluate(self, loss: Loss) -> dict[str, float]:
-        """How well the networks do on what was held out; nothing if there is none."""
+        """The scores on the held-out data; empty if there is none."""
+
+    def refresh(self, model: Model, step: int) -> None:
+        """Called before every ``every``-th step, from step 0 on, with the model in evaluation mode and without
+        gradients: the place to rebuild what depends on the weights, such as an index."""
+        raise NotImplementedError("a job that sets 'every' defines 'refresh'")
 
 
 class Run:
-    """One run of a job: its networks, and how far it has come."""
+    """One run of a job: its networks and its progress."""
 
-    def __init__(self, job: Job, resume: bool = False) -> None:
+    def __init__(self, job: TrainingJob, resume: bool = False) -> None:
         from accelerate import Accelerator, PartialState
         from accelerate.utils import broadcast_object_list
 
@@ -75,9 +78,8 @@ class Run:
             out = self.recipe.out
             raise MasqueradeError(f"{out} already holds a run; go on with --resume, or choose another 'out'.")
         torch.manual_seed(self.recipe.seed)
-        networks, state, self.step, self.place = (
-            (job.begin(), None, 0, Place()) if checkpoint is None else self.store.load(checkpoint)
-        )
+        networks, saved, state = (job.begin(), None, RunState()) if checkpoint is None else self.store.load(checkpoint)
+        self.step, self.cursor, job.kept = state.step, state.cursor, dict(state.kept)
         with self.accelerator.main_process_first():
             job.read(networks[""], self.store.folder)
         loss = job.loss(networks)
@@ -85,13 +87,13 @@ class Run:
             network.stack.recompute = self.recipe.recompute
         groups = _decayed(loss, self.recipe.decay)
         optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), eps=1e-6, fused=True)
-        if state is not None:
-            optimizer.load_state_dict(state)
+        if saved is not None:
+            optimizer.load_state_dict(saved)
         self.loss, self.optimizer = self.accelerator.prepare(loss, optimizer)
 
     @property
     def bare(self) -> Loss:
-        """The loss without what data-parallel training wraps around it."""
+        """The loss without the wrapper of data-parallel training."""
         loss: Loss = self.accelerator.unwrap_model(self.loss)
         return loss
 
@@ -105,9 +107,14 @@ class Run:
             if recipe.held_out and self.step == 0:
                 with report.aside():
                     report.note(0, self.evaluate())
-            for rows, place in islice(self.job.batches(self.place), max(0, steps - self.step)):
+            batches = self.job.batches(self.cursor)
+            while self.step < steps:
+                if self.job.every and self.step % self.job.every == 0:
+                    with report.aside():
+                        self._refresh()
+                rows, cursor = next(batches)
                 values = self._step(rows)
-                self.step, self.place = self.step + 1, place
+                self.step, self.cursor = self.step + 1, cursor
                 last = self.step == steps
                 self._check(values["loss"])
                 report.advance(self.step, values, log=last or self.step % recipe.log_every == 0)
@@ -115,21 +122,28 @@ class Run:
                     if recipe.held_out and (last or self.step % recipe.evaluate_every == 0):
                         report.note(self.step, self.evaluate())
                     if main and (last or self.step % recipe.save_every == 0):
-                        self.store.save(self.step, self.bare.networks, self.optimizer, self.place)
+                        state = RunState(self.step, self.cursor, self.job.kept)
+                        self.store.save(self.bare.networks, self.optimizer, state)
                 self.accelerator.wait_for_everyone()
         if main:
             report.plot()
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """How well the networks do on what was held out: always the same text, made examples by the same chance."""
+        """The scores on the held-out data: the same examples and the same random numbers every time."""
         torch.manual_seed(0)
         self.loss.eval()
         return self.job.evaluate(self.bare)
 
-    def _step(self, rows: Rows) -> dict[str, float]:
-        """One optimizer step over rows that every process knows and shares the work of. Losses are summed and divided
-        by what all of the rows predict, so neither processes nor micro-batches change the result."""
+    @torch.no_grad()
+    def _refresh(self) -> None:
+        self.loss.eval()
+        self.job.refresh(self.bare.model, self.step)
+
+    def _step(self, rows: Sequence[Row]) -> dict[str, float]:
+        """One optimizer step. Every process is given all rows and computes its share of them. Losses are summed and
+        divided by the number of predictions in all rows, so the result depends neither on the number of processes nor
+        on the size of micro-batches."""
         accelerator, recipe = self.accelerator, self.recipe
         rank, world = accelerator.process_index, accelerator.num_processes
         torch.manual_seed((recipe.seed * 1_000_003 + self.step) * 1_009 + rank)  # dropout, the same after a resume
@@ -175,7 +189,7 @@ def factor(recipe: Recipe, step: int, steps: int) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * done)) if recipe.schedule == "cosine" else 1.0
 
 
-def mean_loss(loss: Loss, rows: Rows, micro: int) -> dict[str, float]:
+def mean_loss(loss: Loss, rows: Sequence[Row], micro: int) -> dict[str, float]:
     """The loss of some rows as ``held_out``; and part by part, where it has several."""
     counts, values = loss.counts(rows), dict[str, float]()
     whole = 0.0

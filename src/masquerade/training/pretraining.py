@@ -1,4 +1,4 @@
-"""Pretraining: text in, any objective, a model out."""
+"""Pretraining on plain text with any objective."""
 
 from __future__ import annotations
 
@@ -9,59 +9,51 @@ from pathlib import Path
 from masquerade.checkpoints.folders import load
 from masquerade.data.corpus import prepare
 from masquerade.data.examples import Example
-from masquerade.data.packing import Place, Rows
+from masquerade.data.packing import DataCursor, PackedRows, Row
+from masquerade.data.rng import dynamic_masks, static_masks
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
-from masquerade.objectives import entry, make_objective
-from masquerade.objectives.electra import GeneratorWords, generator_spec
+from masquerade.objectives.loss import Loss
+from masquerade.objectives.registry import entry, make_objective
 from masquerade.text.tokenizer import Tokenizer
-from masquerade.text.vocabulary import Vocabulary
-from masquerade.training.loop import Job, mean_loss
-from masquerade.training.loss import Electra, Loss
+from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import Pretraining
 
 
-class Pretrain(Job):
-    """A pretraining recipe at work."""
+class Pretrain(TrainingJob):
+    """The job of a pretraining recipe."""
 
     def __init__(self, recipe: Pretraining) -> None:
         self.recipe: Pretraining = recipe
         self.entry = entry(recipe.objective)
-        self.held_out: list[list[Example]] = []
+        self.held_out: list[Row] = []
 
     def begin(self) -> dict[str, Model]:
         model = self._model()
         if not model.has_tokenizer:
             raise MasqueradeError("The model to train has no tokenizer; name one in the recipe: tokenizer = '…'.")
         objective = make_objective(self.recipe.objective, model.tokenizer, self.recipe.options)
-        if not isinstance(objective, GeneratorWords):
-            return {"": model}
-        generator = build(generator_spec(model.spec, objective.size))
-        generator.tokenizer = model.tokenizer
-        return {"": model, "generator": generator}
+        return {"": model, **objective.helpers(model)}
 
     def read(self, model: Model, folder: Path) -> None:
         recipe, tokenizer = self.recipe, model.tokenizer
         self.objective = make_objective(recipe.objective, tokenizer, recipe.options)
-        self.vocabulary = Vocabulary.of(tokenizer)
         self.rows = self._rows(recipe.train, folder / "tokens" / "train", tokenizer, recipe.seed, recipe.copies)
         if recipe.held_out:
             rows = self._rows(recipe.held_out, folder / "tokens" / "held_out", tokenizer, seed=0)
-            self.held_out = [row for row, _ in islice(rows(Place()), recipe.held_out_rows)]
+            self.held_out = [row for row, _ in islice(rows(DataCursor()), recipe.held_out_rows)]
 
     def loss(self, networks: dict[str, Model]) -> Loss:
-        if isinstance(self.objective, GeneratorWords):
-            return Electra(networks[""], networks["generator"], self.vocabulary.specials, self.objective.weight)
-        return Loss(networks[""])
+        return self.objective.loss(networks)
 
     @property
     def steps(self) -> int:
         return self.recipe.steps
 
-    def batches(self, place: Place) -> Iterator[tuple[list[list[Example]], Place]]:
-        stream = self.rows(place)
+    def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
+        stream = self.rows(cursor)
         while group := list(islice(stream, self.recipe.rows)):
             yield [row for row, _ in group], group[-1][1]
 
@@ -69,7 +61,7 @@ class Pretrain(Job):
         return mean_loss(loss, self.held_out, self.recipe.micro) if self.held_out else {}
 
     def _model(self) -> Model:
-        """The model a run begins with: a checkpoint, given the heads that it lacks; or fresh weights around a
+        """The model of a fresh run: a checkpoint with the heads that the objective needs, or fresh weights for a
         tokenizer."""
         recipe, needed = self.recipe, tuple(self.entry.model.get("outputs", ("lm",)))
         tokenizer = Tokenizer.load(Path(recipe.tokenizer).expanduser()) if recipe.tokenizer else None
@@ -86,10 +78,15 @@ class Pretrain(Job):
         model.tokenizer = tokenizer
         return model
 
-    def _rows(self, sources: Sequence[str], folder: Path, tokenizer: Tokenizer, seed: int, copies: int = 0) -> Rows:
-        """The rows of some sources, tokenised once."""
-        recipe = self.recipe
-        tokens = prepare(sources, tokenizer, folder, recipe.text_field)
-        return Rows(
-            tokens, self.objective, self.vocabulary, length=recipe.length, row=recipe.row, seed=seed, copies=copies
-        )
+    def _rows(
+        self, sources: Sequence[str], folder: Path, tokenizer: Tokenizer, seed: int, copies: int = 0
+    ) -> PackedRows:
+        """The packed rows of some sources. They are tokenised into ``folder`` once."""
+        recipe, objective = self.recipe, self.objective
+        pieces = objective.cut(prepare(sources, tokenizer, folder, recipe.text_field), recipe.length)
+        piece_rng = static_masks(seed, copies) if copies else dynamic_masks(seed)
+
+        def example(epoch: int, number: int) -> Example:
+            return objective.example(pieces, number, piece_rng(epoch, number))
+
+        return PackedRows(len(pieces), example, recipe.row, seed)

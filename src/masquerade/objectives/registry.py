@@ -1,0 +1,156 @@
+"""The objectives that a recipe can name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from masquerade.errors import MasqueradeError
+from masquerade.objectives.bart import Denoise, infill_text, permute_sentences
+from masquerade.objectives.base import Objective
+from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
+from masquerade.objectives.electra import GeneratorWords
+from masquerade.objectives.glm import LongBlank, ShortBlanks
+from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
+from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.mass import Mass
+from masquerade.objectives.next_token import NextToken, PreviousToken
+from masquerade.objectives.pairs import NextSentence, SentenceOrder
+from masquerade.objectives.palm import Palm
+from masquerade.objectives.pegasus import GapSentences
+from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
+from masquerade.objectives.salient import Salient, dates_and_numbers
+from masquerade.objectives.span import MaskedSpans
+from masquerade.objectives.t5 import SpanCorruption
+from masquerade.objectives.unilm import UnifiedWords
+from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.vocabulary import Vocabulary
+
+Maker = Callable[..., Objective]
+
+
+@dataclass(frozen=True)
+class ObjectiveEntry:
+    """An objective that a recipe can name."""
+
+    make: Maker  # from the vocabulary, the tokenizer and the recipe's options
+    about: str
+    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec that a network for it needs
+    writes: bool = False  # it trains an encoder–decoder
+    needs: Sequence[str] = ("mask", "cls", "sep")  # the special tokens it cannot do without
+
+
+def _t5(vocabulary: Vocabulary, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **options: Any) -> Objective:
+    """T5, with the sentinels that its vocabulary has, or BERT's unused tokens for them."""
+    named = enumerate(tokenizer.tokens(range(len(tokenizer))))
+    spare = [(token, number) for number, token in named if token.startswith(("<extra_id_", "[unused"))]
+    in_order = sorted(spare, key=lambda pair: int("".join(filter(str.isdigit, pair[0])) or 0))
+    found = sentinels or [number for _, number in in_order]
+    if not found:
+        raise MasqueradeError("T5's spans need sentinel tokens; name their ids: options.sentinels = [ … ].")
+    return SpanCorruption(vocabulary, found, **options)
+
+
+def _bart(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
+    """BART's own choice of noises: sentences in another order, then spans filled in."""
+    return Denoise(vocabulary, (partial(permute_sentences, ends=sentence_ends(tokenizer)), infill_text))
+
+
+def _entity(vocabulary: Vocabulary, tokenizer: Tokenizer, names: str | Sequence[str], **options: Any) -> Objective:
+    """ERNIE's masks over known names, from a list or a file with one name a line; whole words around them."""
+    if isinstance(names, str):
+        try:
+            names = Path(names).expanduser().read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise MasqueradeError(f"The names in '{names}' cannot be read: {error}.") from error
+    known = [name.strip() for name in names if name.strip()]
+    return MaskedWords(vocabulary, units=entity_units(tokenizer, known, rest=vocabulary.words), **options)
+
+
+def _simple(kind: Callable[..., Objective], **fixed: Any) -> Maker:
+    """The maker of an objective that needs nothing but the vocabulary and its options."""
+    return lambda vocabulary, tokenizer, **options: kind(vocabulary, **fixed, **options)
+
+
+def _whole_words(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
+    return MaskedWords(vocabulary, units=vocabulary.words, **options)
+
+
+def _chinese_words(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
+    return MaskedWords(vocabulary, units=jieba_words(tokenizer), **options)
+
+
+def _next_sentence(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
+    return NextSentence(vocabulary, MaskedWords(vocabulary, **options), sentence_ends(tokenizer))
+
+
+def _sentence_order(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
+    return SentenceOrder(vocabulary, MaskedNgrams(vocabulary, **options), sentence_ends(tokenizer))
+
+
+def _salient(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
+    return Salient(vocabulary, dates_and_numbers(tokenizer))
+
+
+def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
+    return GapSentences(vocabulary, sentence_ends(tokenizer), vocabulary.mask, **options)
+
+
+_PAIR = {"outputs": ("lm", "pair")}
+_BLANKS = {"positions": ("learned", "inner")}
+
+OBJECTIVES: dict[str, ObjectiveEntry] = {
+    "next": ObjectiveEntry(_simple(NextToken), "GPT: the next token", {"mask": "causal"}, needs=()),
+    "backward": ObjectiveEntry(_simple(PreviousToken), "the previous token: GPT from right to left", needs=()),
+    "mlm": ObjectiveEntry(_simple(MaskedWords), "BERT: masked tokens"),
+    "whole-word": ObjectiveEntry(_whole_words, "BERT: masked whole words"),
+    "chinese-words": ObjectiveEntry(_chinese_words, "BERT-wwm, NEZHA: masked Chinese words, segmented by jieba"),
+    "entity": ObjectiveEntry(_entity, "ERNIE: masked names, from options.names, a list or a file"),
+    "n-gram": ObjectiveEntry(_simple(MaskedNgrams), "ALBERT: masked n-grams of one to three words"),
+    "nsp": ObjectiveEntry(_next_sentence, "BERT: masked tokens, and whether the second text follows the first", _PAIR),
+    "sop": ObjectiveEntry(_sentence_order, "ALBERT: masked n-grams, and the order of two texts", _PAIR),
+    "span": ObjectiveEntry(
+        _simple(MaskedSpans), "SpanBERT: masked spans and their boundaries", {"outputs": ("lm", "boundary")}
+    ),
+    "electra": ObjectiveEntry(
+        _simple(GeneratorWords), "ELECTRA: which tokens a generator replaced", {"outputs": ("detect",)}
+    ),
+    "salient": ObjectiveEntry(_salient, "REALM: one masked date or number"),
+    "xlnet": ObjectiveEntry(
+        _simple(PermutedWords), "XLNet: the last tokens of a permutation, in two streams", {"query_vector": True}
+    ),
+    "mpnet": ObjectiveEntry(
+        _simple(MaskedPermutedWords), "MPNet: the last tokens of a permutation, with position compensation"
+    ),
+    "unilm": ObjectiveEntry(_simple(UnifiedWords), "UniLM: masked tokens under four masks", {"segments": 6}),
+    "glm": ObjectiveEntry(_simple(ShortBlanks), "GLM: short blanks", _BLANKS),
+    "glm-long": ObjectiveEntry(_simple(LongBlank), "GLM: one long blank", _BLANKS),
+    "diffusion": ObjectiveEntry(_simple(MaskedDiffusion), "masked diffusion: any share of the tokens"),
+    "blocks": ObjectiveEntry(_simple(BlockDiffusion), "block diffusion: one block after another"),
+    "mass": ObjectiveEntry(_simple(Mass), "MASS: a decoder writes the masked half", writes=True),
+    "t5": ObjectiveEntry(_t5, "T5: a decoder writes the spans behind sentinels", writes=True, needs=("sep",)),
+    "bart": ObjectiveEntry(_bart, "BART: a decoder writes the text without noise", writes=True),
+    "pegasus": ObjectiveEntry(_pegasus, "PEGASUS: a decoder writes the most important sentences", writes=True),
+    "palm": ObjectiveEntry(_simple(Palm), "PALM: a decoder continues a masked text", writes=True),
+}
+
+
+def entry(name: str) -> ObjectiveEntry:
+    """An objective by name."""
+    if name not in OBJECTIVES:
+        raise MasqueradeError(f"There is no objective '{name}'; there are {', '.join(OBJECTIVES)}.")
+    return OBJECTIVES[name]
+
+
+def make_objective(name: str, tokenizer: Tokenizer, options: Mapping[str, Any]) -> Objective:
+    """An objective by name, for a vocabulary, with its settings."""
+    for role in entry(name).needs:
+        if role not in tokenizer.specials:
+            raise MasqueradeError(f"The objective '{name}' needs a {role} token, and this tokenizer has none.")
+    try:
+        return entry(name).make(Vocabulary.of(tokenizer), tokenizer, **options)
+    except TypeError as error:
+        raise MasqueradeError(f"The objective '{name}' does not take these options: {error}.") from error
