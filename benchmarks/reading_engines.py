@@ -52,7 +52,7 @@ def ours(source: str, folder: str) -> Answerer:
     from masquerade.decoding.autoregressive import Greedy
     from masquerade.decoding.beam import Beam
     from masquerade.decoding.constraints import SpanOf
-    from masquerade.decoding.loop import Desk, Job, write
+    from masquerade.decoding.loop import DecodingTask, Session, write
     from masquerade.reading.decoders import BEAMS, Copyist
     from masquerade.reading.reader import Reader
 
@@ -65,16 +65,19 @@ def ours(source: str, folder: str) -> Answerer:
 
         def _written(self, batch: Sequence[list[Any]], n_best: int, decoder: str, free: bool) -> Iterator[Any]:
             asks, words = [ask for part in batch for ask in part], self.settings.written.get("words", 0.0)
-            page, limits = self.sheet.page([(ask.ids, ask.window.ids) for ask in asks]), [self.sheet.slots] * len(asks)
-            spans = [SpanOf(ask.window.ids) for ask in asks]
-            desk = (
-                Copyist(self.model, page, self.cached, self.sheet, words)
-                if words < 1
-                else Desk(self.model, page, self.cached)
+            canvas, limits = (
+                self.sheet.canvas([(ask.ids, ask.window.ids) for ask in asks]),
+                [self.sheet.slots] * len(asks),
             )
-            job = Job(desk, self.sheet.sep, limits, least=1, constraints=spans)
-            writing = self.method.start(job)
-            for _ in write(job.desk, writing):
+            spans = [SpanOf(ask.window.ids) for ask in asks]
+            session = (
+                Copyist(self.model, canvas, self.cached, self.sheet, words)
+                if words < 1
+                else Session(self.model, canvas, self.cached)
+            )
+            task = DecodingTask(session, self.sheet.sep, limits, least=1, constraints=spans)
+            writing = self.method.start(task)
+            for _ in write(task.session, writing):
                 pass
             for ask, texts in zip(asks, writing.results(), strict=True):
                 yield ask, [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts], 0.0

@@ -175,12 +175,12 @@ def test_blocks_do_not_cover_each_other_and_their_text_fits(spec: Spec) -> None:
         for other in blocks[:index]:
             apart = one.x + one.width <= other.x or other.x + other.width <= one.x
             assert apart or one.y + one.height - 1 <= other.y or other.y + other.height - 1 <= one.y
-    page = lay_figure(figure)
-    for label in page.labels:
+    drawing = lay_figure(figure)
+    for label in drawing.labels:
         long = draw.measure(label.text, label.size)
         start = label.x - {"start": 0, "middle": long / 2}[label.anchor]
-        assert 0 <= start <= start + long <= page.width
-        assert 0 < label.y < page.height
+        assert 0 <= start <= start + long <= drawing.width
+        assert 0 < label.y < drawing.height
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)

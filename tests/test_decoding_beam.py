@@ -11,7 +11,7 @@ from writers import CONFIGS, END, VOCAB, reference_texts, writer
 
 from masquerade import Model
 from masquerade.errors import MasqueradeError
-from masquerade.writing.generate import Written, generate
+from masquerade.writing.generate import GeneratedText, generate
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
@@ -19,12 +19,12 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, *writer(request.param, tmp_path_factory.mktemp(request.param))
 
 
-def whole(written: Written) -> list[int]:
+def whole(written: GeneratedText) -> list[int]:
     """Its ids, with the end if it came to it."""
     return written.ids + [END] * written.ended
 
 
-def all_of(written: Written) -> list[Written]:
+def all_of(written: GeneratedText) -> list[GeneratedText]:
     return [written, *written.alternatives]
 
 
@@ -32,10 +32,10 @@ def some_prompts(chance: random.Random, most: int = 4) -> list[list[int]]:
     return [[chance.randrange(5, VOCAB) for _ in range(chance.randint(1, 8))] for _ in range(chance.randint(1, most))]
 
 
-def compare(pair: tuple[str, Any, Model], cases: int, chance: random.Random) -> list[Written]:
+def compare(pair: tuple[str, Any, Model], cases: int, chance: random.Random) -> list[GeneratedText]:
     """Random searches by both, which have to agree; all that was written."""
     kind, theirs, ours = pair
-    everything: list[Written] = []
+    everything: list[GeneratedText] = []
     for case in range(cases):
         prompts, beams = some_prompts(chance), chance.randint(2, 5)
         copies = chance.randint(1, beams)

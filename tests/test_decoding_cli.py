@@ -25,7 +25,7 @@ from masquerade.drawing.steps import steps
 from masquerade.drawing.traces import AGAIN, NEW, OLD, UNKNOWN, curtain, grid, lay_traces
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import train_tokenizer
-from masquerade.writing.generate import METHODS, Written, generate
+from masquerade.writing.generate import DECODING_METHODS, GeneratedText, generate
 
 TEXTS = [
     "北京是中国的首都，也是一座历史名城。",
@@ -108,9 +108,9 @@ def test_options_are_the_settings_of_the_method(
 
 def test_help_names_every_method_and_every_setting_has_its_option() -> None:
     said = " ".join(run("generate", "--help").replace("│", " ").split())
-    assert all(method in said for method in METHODS)
+    assert all(method in said for method in DECODING_METHODS)
     in_python_alone = {"both_ways", "early_stopping"}
-    for make in METHODS.values():
+    for make in DECODING_METHODS.values():
         for name in set(signature(make).parameters) - in_python_alone:
             assert f"{_flag(name)} " in said, name
 
@@ -187,9 +187,11 @@ def test_what_is_written_keeps_to_the_file(gpt: Path, tmp_path: Path) -> None:
 # Traces
 
 
-def written(ids: list[int], order: list[int]) -> Written:
+def written(ids: list[int], order: list[int]) -> GeneratedText:
     """A text whose tokens were written at these steps."""
-    return Written("", ids, 0.0, True, [Commit(0, step, index, ids[index]) for index, step in enumerate(order)], [])
+    return GeneratedText(
+        "", ids, 0.0, True, [Commit(0, step, index, ids[index]) for index, step in enumerate(order)], []
+    )
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam", "blocks", "parallel", "mask-predict"])
@@ -243,22 +245,22 @@ def test_a_grid_tells_new_from_old_and_again() -> None:
 def test_the_picture_of_one_token_a_step_is_a_staircase_and_of_all_at_once_a_row() -> None:
     ids = TOKENIZER.encode("北京是中国的首都")
     stairs, row = written(ids, list(range(8))), written(ids, [0] * 8)
-    page = lay_traces(TOKENIZER, [("greedy", stairs), ("parallel", row)], "北京")
-    new = [box for box in page.boxes if box.role == NEW]
+    canvas = lay_traces(TOKENIZER, [("greedy", stairs), ("parallel", row)], "北京")
+    new = [box for box in canvas.boxes if box.role == NEW]
     assert len({box.y for box in new[:8]}) == 8 and len({box.y for box in new[8:]}) == 1
     assert [box.x for box in new[:8]] == [box.x for box in new[8:]] == sorted({box.x for box in new})
-    assert len([box for box in page.boxes if box.role == UNKNOWN]) == 28
-    words = [label.text for label in page.labels]
+    assert len([box for box in canvas.boxes if box.role == UNKNOWN]) == 28
+    words = [label.text for label in canvas.labels]
     assert words.count("北") == 9 and words.count("都") == 2
     assert {"8 tokens in 8 steps", "8 tokens in 1 step"} <= set(words)
-    assert all(box.x + box.width <= page.width and box.y + box.height <= page.height for box in page.boxes)
+    assert all(box.x + box.width <= canvas.width and box.y + box.height <= canvas.height for box in canvas.boxes)
 
 
 def test_a_picture_of_many_steps_is_no_larger_than_can_be_shown() -> None:
     ids = TOKENIZER.encode("北京是中国的首都") * 50
-    page = lay_traces(TOKENIZER, [("greedy", written(ids, list(range(400))))], "北京")
-    assert page.width < 1800 and page.height < 2100
-    assert not any(label.text == "北" for label in page.labels)
+    canvas = lay_traces(TOKENIZER, [("greedy", written(ids, list(range(400))))], "北京")
+    assert canvas.width < 1800 and canvas.height < 2100
+    assert not any(label.text == "北" for label in canvas.labels)
 
 
 def test_the_steps_are_drawn_to_a_file(gpt: Path, tmp_path: Path) -> None:
@@ -334,8 +336,8 @@ def test_settings_are_checked_before_the_model_is_loaded(
 
 
 def test_the_examples_of_the_page_run(bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[1] / "docs" / "decoding.md"
-    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    canvas = Path(__file__).parents[1] / "docs" / "decoding.md"
+    examples = re.findall(r"```python\n(.*?)```", canvas.read_text(encoding="utf-8"), re.DOTALL)
     assert len(examples) == 4
-    exec(compile("\n".join(examples).replace("path/to/model", str(bert)), page.name, "exec"), {})
+    exec(compile("\n".join(examples).replace("path/to/model", str(bert)), canvas.name, "exec"), {})
     assert f"{len(TOKENIZER)} → " in capsys.readouterr().out

@@ -16,7 +16,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.masks import causal
 from masquerade.text.training import train_tokenizer
-from masquerade.writing.generate import Written, generate
+from masquerade.writing.generate import GeneratedText, generate
 from masquerade.writing.prompts import Continue, Decode, Frame, Prefix
 
 VOCAB, SEP = 14, 3
@@ -28,7 +28,7 @@ FRAMES: list[tuple[Spec, Frame]] = [
 ]
 torch.manual_seed(5)
 MODELS = [(build(spec).eval(), frame) for spec, frame in FRAMES]
-METHODS: list[tuple[str, dict[str, Any]]] = [
+DECODING_METHODS: list[tuple[str, dict[str, Any]]] = [
     ("greedy", {}),
     ("sample", {"seed": 1, "temperature": 1.5}),
     ("sample", {"seed": 2, "top_k": 2, "top_p": 0.8, "copies": 2}),
@@ -48,7 +48,7 @@ rules = st.fixed_dictionaries(
 ).filter(lambda chosen: chosen.get("min_new", 0) <= chosen.get("max_new", 64))
 
 
-def all_of(written: list[Written]) -> list[tuple[int, Written]]:
+def all_of(written: list[GeneratedText]) -> list[tuple[int, GeneratedText]]:
     return [(number, text) for number, one in enumerate(written) for text in (one, *one.alternatives)]
 
 
@@ -56,7 +56,7 @@ def is_span(ids: list[int], passage: list[int]) -> bool:
     return any(passage[start : start + len(ids)] == ids for start in range(len(passage)))
 
 
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 @pytest.mark.parametrize(("model", "frame"), MODELS, ids=["continue", "prefix", "decode"])
 def test_all_that_is_written_is_a_span_of_its_passage(
     model: Model, frame: Frame, method: str, own: dict[str, Any]
@@ -77,7 +77,7 @@ def test_all_that_is_written_is_a_span_of_its_passage(
     check()
 
 
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 @pytest.mark.parametrize(("model", "frame"), MODELS, ids=["continue", "prefix", "decode"])
 def test_all_that_is_written_is_one_of_the_strings(
     model: Model, frame: Frame, method: str, own: dict[str, Any]
@@ -96,7 +96,7 @@ def test_all_that_is_written_is_one_of_the_strings(
     check()
 
 
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 def test_only_tokens_of_the_set_are_written(method: str, own: dict[str, Any]) -> None:
     model, frame = MODELS[0]
     for kept in ([5], [6, 9, 11], range(VOCAB)):

@@ -22,7 +22,7 @@ from masquerade.layout import FIELDS, Kind, join
 from masquerade.masks import bidirectional, blocks, prefix
 from masquerade.text.training import train_tokenizer
 from masquerade.writing.fill import fill, fill_by
-from masquerade.writing.generate import Written, generate
+from masquerade.writing.generate import GeneratedText, generate
 from masquerade.writing.prompts import Cloze, Continue, Frame, Prefix, frame_for
 
 SMALL: dict[str, Any] = {"vocab": 50, "width": 16, "layers": 2, "heads": 2, "feedforward": 24, "longest": 40}
@@ -43,7 +43,7 @@ TOKENIZER = train_tokenizer(["北京是首都 写读也名城历史中国的一�
 PROMPTS = [[2, 10, 11, 12, 3], [2, 20, 3], [2, 13, 14, 15, 16, 17, 18, 3], [2, 30, 31, 32, 3]]
 MOST = 7
 FRAMES = [("bert", None), ("bert", "continue"), ("unilm", None), ("unilm", "continue"), ("nezha", None)]
-METHODS: list[tuple[str, dict[str, Any]]] = [
+DECODING_METHODS: list[tuple[str, dict[str, Any]]] = [
     ("parallel", {}),
     ("parallel", {"copies": 4}),
     ("parallel", {"lengths": [2, 3, 5], "copies": 4}),
@@ -81,11 +81,11 @@ def model_of(name: str) -> Model:
     return model
 
 
-def all_of(written: Written) -> list[Written]:
+def all_of(written: GeneratedText) -> list[GeneratedText]:
     return [written, *written.alternatives]
 
 
-def texts(written: list[Written]) -> list[list[list[int]]]:
+def texts(written: list[GeneratedText]) -> list[list[list[int]]]:
     return [[text.ids + [SEP] * text.ended for text in all_of(one)] for one in written]
 
 
@@ -106,7 +106,7 @@ def both_ways(name: str, frame: str | None, prompt: list[int], slots: list[int])
 
 
 @pytest.mark.parametrize(("name", "frame"), FRAMES)
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 def test_alone_in_a_batch_cached_or_not_the_texts_are_the_same(
     name: str, frame: str | None, method: str, own: dict[str, Any]
 ) -> None:
@@ -292,11 +292,11 @@ def test_blocks_that_go_on_from_a_text_are_those_of_block_diffusion(size: int) -
 def test_a_page_in_blocks_is_laid_out_as_the_mask_says() -> None:
     text, size = list(range(10, 21)), 4
     expected = blocks(text, size, noisy=text)
-    page, tail = Continue(SEP, asking=Kind.CONTENT, mask=MASK).page([text[:6]]).blocked(size)
+    canvas, tail = Continue(SEP, query_kind=Kind.CONTENT, mask=MASK).canvas([text[:6]]).blocked(size)
     assert tail.tolist() == [text[4:6]]
     written = torch.tensor([text[4:]])
-    clean = join([page.prompt, page.settled(written[:, :4], 0, 0), page.settled(written[:, 4:], 4, 1)]).row(0)
-    noisy = join([page.slots(written[:, :4], 0, 0), page.slots(written[:, 4:], 4, 1)]).row(0)
+    clean = join([canvas.prompt, canvas.settled(written[:, :4], 0, 0), canvas.settled(written[:, 4:], 4, 1)]).row(0)
+    noisy = join([canvas.slots(written[:, :4], 0, 0), canvas.slots(written[:, 4:], 4, 1)]).row(0)
     for name in FIELDS:
         assert torch.equal(getattr(clean, name), getattr(expected[:11], name)), name
         assert torch.equal(getattr(noisy, name), getattr(expected[15:], name)), name
@@ -335,7 +335,7 @@ def test_a_text_is_given_back_with_its_masks_filled() -> None:
 def test_masks_of_several_texts_are_filled_in_one_batch_by_every_method() -> None:
     model = model_of("bert")
     prompts = [[CLS, 9, MASK, 10, MASK, SEP], [CLS, MASK, SEP], [CLS, MASK, 11, 12, MASK, MASK, SEP]]
-    for method, own in [*METHODS, ("greedy", {}), ("beam", {"beams": 3, "copies": 2})]:
+    for method, own in [*DECODING_METHODS, ("greedy", {}), ("beam", {"beams": 3, "copies": 2})]:
         if "lengths" in own:
             continue
         settings = own | {"frame": "masks"}
@@ -390,7 +390,7 @@ def test_a_mask_that_cannot_is_refused(method: str, name: str, frame: str | None
 
 def test_a_causal_model_is_refused_in_a_frame_of_ones_own() -> None:
     with pytest.raises(MasqueradeError, match="causal mask"):
-        generate(model_of("gpt"), [[9]], "parallel", frame=Continue(SEP, asking=Kind.CONTENT, mask=MASK), max_new=4)
+        generate(model_of("gpt"), [[9]], "parallel", frame=Continue(SEP, query_kind=Kind.CONTENT, mask=MASK), max_new=4)
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_impossible_lengths_and_masks_are_told_in_a_sentence() -> None:
     with pytest.raises(MasqueradeError, match="a row for each of 4 prompts, not 1"):
         generate(model_of("bert"), PROMPTS, "parallel", lengths=one, max_new=4)
     with pytest.raises(MasqueradeError, match="has no \\[MASK\\] to fill"):
-        Cloze(MASK).page([[CLS, 9, SEP]])
+        Cloze(MASK).canvas([[CLS, 9, SEP]])
     with pytest.raises(MasqueradeError, match="Prompt 1 has 1 \\[MASK\\]s, all to be filled"):
         generate(model_of("bert"), [[CLS, MASK, SEP]], "parallel", frame="masks", max_new=3)
     with pytest.raises(MasqueradeError, match="Prompt 1 does not fit"):
@@ -444,7 +444,7 @@ def test_impossible_lengths_and_masks_are_told_in_a_sentence() -> None:
 def test_masks_are_filled_with_words_of_a_set() -> None:
     model, kept = model_of("bert"), [20, 21, 22]
     prompts = [[CLS, 9, MASK, 10, MASK, SEP], [CLS, MASK, SEP]]
-    for method, own in [*METHODS, ("greedy", {}), ("beam", {"beams": 3, "copies": 2})]:
+    for method, own in [*DECODING_METHODS, ("greedy", {}), ("beam", {"beams": 3, "copies": 2})]:
         if "lengths" not in own:
             got = generate(model, prompts, method, frame="masks", constraint=TokenSet(kept), **own)
             assert all(set(text.ids) <= set(kept) for one in got for text in all_of(one))

@@ -14,17 +14,17 @@ from torch import Tensor
 
 from masquerade import Model, Spec, build
 from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
-from masquerade.decoding.loop import Desk, Job
+from masquerade.decoding.loop import DecodingTask, Session
 from masquerade.decoding.strings import best_strings, variations
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
-from masquerade.writing.generate import Written, generate
+from masquerade.writing.generate import GeneratedText, generate
 from masquerade.writing.prompts import Frame, Prefix
 
 VOCAB, SEP, MASK = 14, 3, 4
 FRAME: Frame = Prefix(2, SEP, MASK)
 PROMPTS = [[2, 6, 3], [2, 7, 8, 9, 3], [2, 10, 11, 3]]
-METHODS: list[tuple[str, dict[str, Any]]] = [
+DECODING_METHODS: list[tuple[str, dict[str, Any]]] = [
     ("parallel", {}),
     ("parallel", {"copies": 3}),
     ("parallel", {"both_ways": False}),
@@ -54,7 +54,7 @@ def a_model() -> Model:
 MODEL = a_model()
 
 
-def all_of(written: list[Written]) -> list[tuple[int, Written]]:
+def all_of(written: list[GeneratedText]) -> list[tuple[int, GeneratedText]]:
     return [(number, text) for number, one in enumerate(written) for text in (one, *one.alternatives)]
 
 
@@ -120,9 +120,9 @@ def test_the_walk_through_a_trie_is_exact_for_scores_of_any_sign(
 ) -> None:
     """As they are where words are drawn by chance."""
     table = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(seed)) + shift
-    job = Job(Desk(MODEL, FRAME.page(PROMPTS[:1])), SEP, [4])
+    task = DecodingTask(Session(MODEL, FRAME.canvas(PROMPTS[:1])), SEP, [4])
     trie = Trie(strings)
-    found = best_strings(job, trie, trie.start(), table, 4, 99)
+    found = best_strings(task, trie, trie.start(), table, 4, 99)
     expected = ranked({tuple(string) for string in strings}, table)
     assert sorted(tuple(ids) for ids in found) == sorted(tuple([*ids, SEP][:4]) for _, ids in expected)
     scores = [sum(float(table[place, number]) for place, number in enumerate(ids)) for ids in found]
@@ -142,7 +142,7 @@ def test_variations_are_the_best_of_all_fillings(slots: int, n: int, seed: int, 
     assert [tuple(ids) for ids in variations(table, SEP if ends else None, n)] == expected
 
 
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 def test_all_that_is_written_at_once_meets_its_constraint(method: str, own: dict[str, Any]) -> None:
     @settings(derandomize=True, deadline=None, max_examples=12)
     @given(
@@ -166,7 +166,7 @@ def test_all_that_is_written_at_once_meets_its_constraint(method: str, own: dict
     check()
 
 
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 def test_under_a_constraint_a_batch_is_each_prompt_alone(method: str, own: dict[str, Any]) -> None:
     constraints: list[Constraint] = [SpanOf([9, 5, 9, 6, 12]), Trie([[5], [6, 7], [6, 8, 9]]), TokenSet([5, 6, 11])]
     asked: dict[str, Any] = {"frame": FRAME, "max_new": 5, **own}
@@ -208,7 +208,7 @@ def test_a_length_that_is_said_is_the_length_of_what_the_constraint_allows() -> 
 
 
 def test_what_cannot_be_met_is_told_in_a_sentence() -> None:
-    for method, own in METHODS:
+    for method, own in DECODING_METHODS:
         with pytest.raises(MasqueradeError, match="cannot be met within 1 tokens: all of its strings are longer"):
             generate(MODEL, PROMPTS, method, frame=FRAME, constraint=Trie([[5, 6]]), max_new=1, **own)
         with pytest.raises(MasqueradeError, match="A constraint allows token 99"):

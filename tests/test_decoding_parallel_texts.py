@@ -8,8 +8,8 @@ import pytest
 import torch
 from test_decoding_parallel import (
     CLS,
+    DECODING_METHODS,
     MASK,
-    METHODS,
     MOST,
     PROMPTS,
     SEP,
@@ -127,7 +127,7 @@ def test_draws_repeat_by_seed_and_differ_by_copy() -> None:
     assert len({tuple(ids) for ids in drawn(1)[0]}) == 3
 
 
-@pytest.mark.parametrize(("method", "own"), METHODS)
+@pytest.mark.parametrize(("method", "own"), DECODING_METHODS)
 def test_a_trace_ends_in_the_text_and_a_stream_is_the_text(method: str, own: dict[str, Any]) -> None:
     model = model_of("bert")
     for number, one in enumerate(generate(model, PROMPTS, method, max_new=MOST, **own)):

@@ -26,7 +26,7 @@ from masquerade.drawing.steps import steps
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import train_tokenizer
-from masquerade.writing.generate import METHODS, Rules, Written, generate, stream
+from masquerade.writing.generate import DECODING_METHODS, GeneratedText, Rules, generate, stream
 
 PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [20], [30, 31]]
 
@@ -36,7 +36,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, *writer(request.param, tmp_path_factory.mktemp(request.param))
 
 
-def whole(written: Written) -> list[int]:
+def whole(written: GeneratedText) -> list[int]:
     return written.ids + [END] * written.ended
 
 
@@ -257,7 +257,7 @@ def test_a_method_and_rules_can_be_given_ready_made(tmp_path: Path) -> None:
     _, ours = writer("gpt2", tmp_path)
     rules = Rules(max_new=6, no_repeat=2)
     for name, settings in (("greedy", {}), ("sample", {"seed": 3, "top_k": 5}), ("beam", {"beams": 3})):
-        ready = generate(ours, PROMPTS, METHODS[name](**settings), rules=rules)
+        ready = generate(ours, PROMPTS, DECODING_METHODS[name](**settings), rules=rules)
         named = generate(ours, PROMPTS, name, max_new=6, no_repeat=2, **settings)
         assert [text.ids for text in ready] == [text.ids for text in named]
 

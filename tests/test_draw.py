@@ -170,14 +170,14 @@ def test_labels_stay_on_the_page() -> None:
         ["internationalisation"] * 30,
         ["中华人民共和国"] * 90,
     ):
-        page = draw.lay_page(causal(tokens, caption="每个字只看见自己和前面的字。" * 9 + "A long sentence. " * 9))
-        for label in page.labels:
+        drawing = draw.lay_drawing(causal(tokens, caption="每个字只看见自己和前面的字。" * 9 + "A long sentence. " * 9))
+        for label in drawing.labels:
             long = draw.measure(label.text, label.size)
             across, up = {0: (long, label.size), 45: (0.72 * long, 0.72 * long), 90: (0, long)}[label.angle]
             start = label.x - {"start": 0, "middle": across / 2, "end": across}[label.anchor]
             assert start >= 0
-            assert start + across <= page.width
-            assert 0 <= label.y - up < label.y <= page.height
+            assert start + across <= drawing.width
+            assert 0 <= label.y - up < label.y <= drawing.height
 
 
 def glyph(token: str) -> bytes:

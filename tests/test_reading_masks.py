@@ -143,7 +143,7 @@ def test_what_is_written_is_labelled_with_the_answer_and_stands_in_the_slots_pla
 
 
 def test_without_branches_nothing_is_copied_and_all_is_opened() -> None:
-    prompt = SHEET.page([([6, 7], [8, 9, 10]), ([6], [8])]).prompt
+    prompt = SHEET.canvas([([6, 7], [8, 9, 10]), ([6], [8])]).prompt
     rows, index = forked(prompt)
     assert index is None
     assert torch.equal(visible(rows), prompt.real[:, :, None] & prompt.real[:, None])

@@ -9,83 +9,83 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.constraints import State
-from masquerade.decoding.logits import Processor, chance, draw, temperature, top_k, top_p
-from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
+from masquerade.decoding.logits import Processor, draw, rng_for_text, temperature, top_k, top_p
+from masquerade.decoding.loop import Commit, DecodingTask, Hypothesis, StepInput
 from masquerade.errors import MasqueradeError
 
-Chances = Sequence[torch.Generator]  # one a row
-Picker = Callable[[Tensor, Tensor, Chances], Tensor]  # scores (rows, vocab), tokens so far (rows, n) → ids (rows,)
+Rngs = Sequence[torch.Generator]  # one a row
+Picker = Callable[[Tensor, Tensor, Rngs], Tensor]  # scores (rows, vocab), tokens so far (rows, n) → ids (rows,)
 
 
 @dataclass
-class Draft:
-    """A text on the way, one row of the desk."""
+class Continuation:
+    """A text on the way, one row of the session."""
 
     prompt: int
     state: State
-    chance: torch.Generator
+    rng: torch.Generator
     ids: list[int] = field(default_factory=list)
     trace: list[Commit] = field(default_factory=list)
     score: float = 0.0
     ended: bool = False
 
 
-class Sequential:
-    """Texts that grow by one token a step until each has come to its end; those that have leave the desk. A text's
+class AutoregressiveDecoding:
+    """Texts that grow by one token a step until each has come to its end; those that have leave the session. A text's
     score is its log-probability, divided by its length to the power of ``penalty``."""
 
-    def __init__(self, job: Job, pick: Picker, copies: int = 1, seed: int = 0, penalty: float = 0.0) -> None:
-        self.job, self.pick, self.copies, self.penalty = job, pick, copies, penalty
-        prompts = job.desk.page.prompts()
+    def __init__(self, task: DecodingTask, pick: Picker, copies: int = 1, seed: int = 0, penalty: float = 0.0) -> None:
+        self.task, self.pick, self.copies, self.penalty = task, pick, copies, penalty
+        prompts = task.session.canvas.prompts()
         self.drafts = [
-            Draft(owner, state, chance(seed, prompts[owner], copy))
-            for owner, state in enumerate(job.states(range(len(prompts))))
+            Continuation(owner, state, rng_for_text(seed, prompts[owner], copy))
+            for owner, state in enumerate(task.states(range(len(prompts))))
             for copy in range(copies)
         ]
         self.live = list(self.drafts)
         self.last: Tensor | None = None  # (rows, 1), the newest token of each live text
         self.history: Tensor | None = None  # (rows, n), what each continues and its own tokens
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         """The newest tokens, or at first the prompts, and masks for the next ones where they are asked for."""
         if not self.live:
             return None
-        page, done = self.job.desk.page, len(self.live[0].ids)
-        return page.prompt if self.last is None else page.lay(self.last, done - 1), page.ask(done)
+        canvas, done = self.task.session.canvas, len(self.live[0].ids)
+        return canvas.prompt if self.last is None else canvas.place(self.last, done - 1), canvas.queries(done)
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
         """Scores (rows, 1, vocab): choose one token for each text."""
-        job, desk = self.job, self.job.desk
+        task, session = self.task, self.task.session
         if self.history is None:
             rows = torch.arange(len(scores), device=scores.device).repeat_interleave(self.copies)
-            desk.select(rows)
-            scores, self.history = scores[rows], desk.page.before
+            session.select(rows)
+            scores, self.history = scores[rows], session.canvas.before
         owners, states = [draft.prompt for draft in self.live], [draft.state for draft in self.live]
         done = len(self.live[0].ids)
-        admitted = job.admit(scores[:, 0], self.history, done, owners, states)
-        tokens = self.pick(admitted, self.history, [draft.chance for draft in self.live])
+        admitted = task.allowed_scores(scores[:, 0], self.history, done, owners, states)
+        tokens = self.pick(admitted, self.history, [draft.rng for draft in self.live])
         logs = scores[:, 0].log_softmax(-1).gather(1, tokens[:, None])[:, 0].tolist()
         commits, going = [], []
         for row, (draft, token, log) in enumerate(zip(self.live, tokens.tolist(), logs, strict=True)):
             draft.score += log
             draft.trace.append(Commit(draft.prompt, step, done, token))
-            draft.ended = token == job.end
+            draft.ended = token == task.end
             draft.ids.append(token)
             commits.append(draft.trace[-1])
-            if not draft.ended and len(draft.ids) < job.limits[draft.prompt]:
-                draft.state = job.advance(draft.prompt, draft.state, token)
+            if not draft.ended and len(draft.ids) < task.limits[draft.prompt]:
+                draft.state = task.advance(draft.prompt, draft.state, token)
                 going.append(row)
         rows = torch.tensor(going, dtype=torch.long, device=scores.device)
         self.live = [self.live[row] for row in going]
         if self.live:
-            desk.select(rows)
+            session.select(rows)
             self.last = tokens[rows, None]
             self.history = torch.cat([self.history[rows], self.last], dim=1)
         return commits
 
     def results(self) -> list[list[Hypothesis]]:
         """The copies of each prompt, in the order in which they were drawn."""
-        found: list[list[Hypothesis]] = [[] for _ in self.job.limits]
+        found: list[list[Hypothesis]] = [[] for _ in self.task.limits]
         for draft in self.drafts:
             ids = draft.ids[:-1] if draft.ended else draft.ids
             score = draft.score / len(draft.ids) ** self.penalty
@@ -93,7 +93,7 @@ class Sequential:
         return found
 
 
-def best(scores: Tensor, history: Tensor, chances: Chances) -> Tensor:
+def best(scores: Tensor, history: Tensor, rngs: Rngs) -> Tensor:
     """The best token of each row: (rows, vocab) → (rows,)"""
     return scores.argmax(-1)
 
@@ -102,8 +102,8 @@ def best(scores: Tensor, history: Tensor, chances: Chances) -> Tensor:
 class Greedy:
     """Always the most probable token."""
 
-    def start(self, job: Job) -> Sequential:
-        return Sequential(job, best)
+    def start(self, task: DecodingTask) -> AutoregressiveDecoding:
+        return AutoregressiveDecoding(task, best)
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,13 @@ class Sample:
             made.append(top_p(self.top_p))
         return made
 
-    def start(self, job: Job) -> Sequential:
+    def start(self, task: DecodingTask) -> AutoregressiveDecoding:
         processors = self._processors()
         seed = int(torch.randint(2**31 - 1, ())) if self.seed is None else self.seed
 
-        def pick(scores: Tensor, history: Tensor, chances: Chances) -> Tensor:
+        def pick(scores: Tensor, history: Tensor, rngs: Rngs) -> Tensor:
             for processor in processors:
                 scores = processor(scores, history)
-            return draw(scores, chances)
+            return draw(scores, rngs)
 
-        return Sequential(job, pick, self.copies, seed)
+        return AutoregressiveDecoding(task, pick, self.copies, seed)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from masquerade.decoding.autoregressive import Sequential, best
+from masquerade.decoding.autoregressive import AutoregressiveDecoding, best
 from masquerade.decoding.constraints import State
-from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn, Writing
+from masquerade.decoding.loop import Commit, DecodingRun, DecodingTask, Hypothesis, StepInput
 from masquerade.errors import MasqueradeError
 
 
@@ -36,45 +36,49 @@ class Beam:
         if self.early_stopping not in (True, False, "never"):
             raise MasqueradeError(f"'early_stopping' is true, false or 'never', not '{self.early_stopping}'.")
 
-    def start(self, job: Job) -> Writing:
-        return Sequential(job, best, penalty=self.length_penalty) if self.beams == 1 else Searching(job, self)
+    def start(self, task: DecodingTask) -> DecodingRun:
+        return (
+            AutoregressiveDecoding(task, best, penalty=self.length_penalty)
+            if self.beams == 1
+            else BeamSearch(task, self)
+        )
 
 
-class Searching:
-    """A beam search under way. Each prompt that is still searched has the same number of rows of the desk."""
+class BeamSearch:
+    """A beam search under way. Each prompt that is still searched has the same number of rows of the session."""
 
-    def __init__(self, job: Job, settings: Beam) -> None:
-        self.job, self.settings = job, settings
-        device = job.desk.owner.device
-        self.live = list(range(len(job.limits)))  # the prompts still searched
+    def __init__(self, task: DecodingTask, settings: Beam) -> None:
+        self.task, self.settings = task, settings
+        device = task.session.owner.device
+        self.live = list(range(len(task.limits)))  # the prompts still searched
         self.found: list[list[Hypothesis]] = [[] for _ in self.live]  # finished texts, the best first
         self.ids = torch.zeros(len(self.live), 0, dtype=torch.long, device=device)  # (rows, done)
         self.scores = torch.zeros(len(self.live), 1, device=device)  # (prompts, beams), log-probabilities
-        self.states: list[State] = job.states(self.live)  # one a row
+        self.states: list[State] = task.states(self.live)  # one a row
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         """The newest tokens, or at first the prompts, and masks for the next ones where they are asked for."""
         if not self.live:
             return None
-        page, done = self.job.desk.page, self.ids.shape[1]
-        return page.lay(self.ids[:, -1:], done - 1) if done else page.prompt, page.ask(done)
+        canvas, done = self.task.session.canvas, self.ids.shape[1]
+        return canvas.place(self.ids[:, -1:], done - 1) if done else canvas.prompt, canvas.queries(done)
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
         """Scores (rows, 1, vocab): lengthen every beam by every token, and keep the best of all."""
-        job, desk, (prompts, beams), width = self.job, self.job.desk, self.scores.shape, self.settings.beams
+        task, session, (prompts, beams), width = self.task, self.task.session, self.scores.shape, self.settings.beams
         done, vocab = self.ids.shape[1], scores.shape[-1]
         owners = [prompt for prompt in self.live for _ in range(beams)]
-        history = torch.cat([desk.page.before, self.ids], dim=1)
-        logs = job.admit(scores[:, 0].log_softmax(-1), history, done, owners, self.states)
+        history = torch.cat([session.canvas.before, self.ids], dim=1)
+        logs = task.allowed_scores(scores[:, 0].log_softmax(-1), history, done, owners, self.states)
         # one of each beam's tokens may be the end, so twice as many candidates leave enough to go on with
         logs, tokens = logs.topk(min(2 * width, vocab))
         total = (self.scores.view(-1, 1) + logs).view(prompts, -1)
         top, places = total.topk(min(2 * width, total.shape[1]))
         parent, token = places // logs.shape[1], tokens.view(prompts, -1).gather(1, places)
-        limits = torch.tensor([job.limits[prompt] for prompt in self.live], device=token.device)
+        limits = torch.tensor([task.limits[prompt] for prompt in self.live], device=token.device)
         ends = (done + 1 >= limits)[:, None].expand_as(token)
-        if job.end is not None:
-            ends = ends | (token == job.end)
+        if task.end is not None:
+            ends = ends | (token == task.end)
         rows = parent + self._starts()
         self._finish(top[:, :width], rows[:, :width], token[:, :width], ends[:, :width])
         running, order = top.masked_fill(ends, -torch.inf).topk(min(width, top.shape[1]))
@@ -85,7 +89,7 @@ class Searching:
 
     def results(self) -> list[list[Hypothesis]]:
         """The best finished texts of each prompt."""
-        for number, found in zip(self.job.numbers, self.found, strict=True):
+        for number, found in zip(self.task.numbers, self.found, strict=True):
             if not found:
                 raise MasqueradeError(f"The search found nothing for prompt {number}; allow more tokens or beams.")
         return [found[: self.settings.copies] for found in self.found]
@@ -98,7 +102,7 @@ class Searching:
             ids = [*self.ids[rows[item, place]].tolist(), token]
             score = float(scores[item, place]) / length**self.settings.length_penalty
             trace = [Commit(prompt, index, index, number) for index, number in enumerate(ids)]
-            ended = token == self.job.end
+            ended = token == self.task.end
             self.found[prompt].append(Hypothesis(ids[:-1] if ended else ids, score, ended, trace))
             self.found[prompt].sort(key=lambda text: -text.score)
             del self.found[prompt][self.settings.beams :]
@@ -113,7 +117,7 @@ class Searching:
         if settings.early_stopping is True:
             return True
         longest = settings.early_stopping == "never" and settings.length_penalty > 0
-        length = self.job.limits[prompt] if longest else done
+        length = self.task.limits[prompt] if longest else done
         hoped: float = running / length**settings.length_penalty
         return hoped <= self.found[prompt][-1].score
 
@@ -130,12 +134,12 @@ class Searching:
         alive = self.scores.flatten().isfinite().tolist()
         owners = [prompt for prompt in self.live for _ in range(beams)]
         self.states = [
-            self.job.advance(owner, self.states[row], number) if lives else None
+            self.task.advance(owner, self.states[row], number) if lives else None
             for owner, row, number, lives in zip(owners, chosen.tolist(), tokens.tolist(), alive, strict=True)
         ]
         self.ids = torch.cat([self.ids[chosen], tokens[:, None]], dim=1)
         if self.live:
-            self.job.desk.select(chosen)
+            self.task.session.select(chosen)
 
     def _starts(self) -> Tensor:
         """The first of each prompt's rows, (prompts, 1)."""
@@ -148,7 +152,7 @@ class Searching:
 
 def _at_home(parents: list[int]) -> list[int]:
     """An order of the beams, each of which goes on from one of those before, in which as many as can be stand where
-    that one stood: what the desk knows of these need not be moved."""
+    that one stood: what the session knows of these need not be moved."""
     first = {parent: child for child, parent in reversed(list(enumerate(parents)))}
     others = iter(child for child, parent in enumerate(parents) if first[parent] != child)
     return [first[place] if place in first else next(others) for place in range(len(parents))]

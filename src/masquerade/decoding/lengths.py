@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from masquerade.decoding.loop import Job
+from masquerade.decoding.loop import DecodingTask
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout
 from masquerade.nn.model import Model
@@ -55,10 +55,10 @@ def same_for_all(probabilities: Sequence[float] | Tensor) -> Predictor:
 
 
 @torch.inference_mode()
-def candidates(lengths: Lengths, job: Job) -> list[list[int]]:
+def candidates(lengths: Lengths, task: DecodingTask) -> list[list[int]]:
     """The lengths to try for each prompt, in words."""
-    ending = int(job.end is not None)  # the end needs a place, too
-    rooms = [limit - ending for limit in job.limits]
+    ending = int(task.end is not None)  # the end needs a place, too
+    rooms = [limit - ending for limit in task.limits]
     if not isinstance(lengths, Predicted):
         given = [lengths] if isinstance(lengths, int) else sorted({int(length) for length in lengths})
         if not given or given[0] < 1:
@@ -66,7 +66,7 @@ def candidates(lengths: Lengths, job: Job) -> list[list[int]]:
         if given[-1] > min(rooms):
             raise MasqueradeError(f"A text of {given[-1]} words does not fit where {min(rooms)} can be; allow more.")
         return [given] * len(rooms)
-    logs = lengths.by(job.desk.model, job.desk.prompts.prompt)
+    logs = lengths.by(task.session.model, task.session.prompts.prompt)
     if logs.dim() != 2 or len(logs) != len(rooms):
         raise MasqueradeError(f"A length predictor gives a row for each of {len(rooms)} prompts, not {len(logs)}.")
     sizes = torch.arange(logs.shape[1], device=logs.device)

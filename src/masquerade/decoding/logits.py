@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from masquerade.decoding.canvas import NOTHING
+from masquerade.decoding.canvas import NO_TOKEN
 from masquerade.errors import MasqueradeError
 
 Processor = Callable[[Tensor, Tensor], Tensor]  # scores (rows, vocab), tokens so far (rows, n) → scores (rows, vocab)
@@ -23,7 +23,7 @@ def repetition(penalty: float) -> Processor:
 
     def process(scores: Tensor, history: Tensor) -> Tensor:
         seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
-        rows, places = (history != NOTHING).nonzero(as_tuple=True)
+        rows, places = (history != NO_TOKEN).nonzero(as_tuple=True)
         seen[rows, history[rows, places]] = True
         return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
@@ -40,7 +40,7 @@ def no_repeat(n: int) -> Processor:
             return scores
         runs = history.unfold(1, n, 1)  # (rows, runs, n): all that was written, n at a time
         now = history[:, history.shape[1] - n + 1 :]  # (rows, n − 1): what the next token would complete
-        again = (runs[:, :, :-1] == now[:, None]).all(-1) & (runs != NOTHING).all(-1)
+        again = (runs[:, :, :-1] == now[:, None]).all(-1) & (runs != NO_TOKEN).all(-1)
         rows, places = again.nonzero(as_tuple=True)
         scores = scores.clone()
         scores[rows, runs[rows, places, -1]] = -torch.inf
@@ -95,16 +95,16 @@ def top_p(p: float) -> Processor:
     return process
 
 
-def chance(seed: int, prompt: Sequence[int], copy: int) -> torch.Generator:
+def rng_for_text(seed: int, prompt: Sequence[int], copy: int) -> torch.Generator:
     """The chance by which one text is drawn. It depends on the seed, the prompt and the number of the copy alone, so
     that a prompt is answered alike by itself and in any batch."""
     mixed = hashlib.sha256(json.dumps([seed, copy, list(prompt)]).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(mixed[:7], "little"))
 
 
-def draw(scores: Tensor, chances: Sequence[torch.Generator]) -> Tensor:
+def draw(scores: Tensor, rngs: Sequence[torch.Generator]) -> Tensor:
     """One token a row by its probability, each row by its own chance: (rows, vocab) → (rows,)"""
     shares = scores.double().softmax(-1).cumsum(-1)
-    places = torch.cat([torch.rand(1, generator=chance, dtype=torch.float64) for chance in chances])
+    places = torch.cat([torch.rand(1, generator=rng, dtype=torch.float64) for rng in rngs])
     reached = torch.searchsorted(shares, places.to(shares.device)[:, None] * shares[:, -1:], right=True)
     return reached[:, 0].clamp(max=scores.shape[-1] - 1)

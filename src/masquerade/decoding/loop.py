@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from masquerade import kernels
-from masquerade.decoding.canvas import Page
+from masquerade.decoding.canvas import Canvas
 from masquerade.decoding.constraints import END, Constraint, State, TokenSet
 from masquerade.decoding.logits import Processor
 from masquerade.errors import MasqueradeError
@@ -25,7 +25,7 @@ from masquerade.nn.model import Model
 from masquerade.nn.stack import Encoded
 
 # Tokens to show the model for good, tokens that ask, and tokens that are shown for this turn alone.
-Turn = tuple[Layout | None, Layout | None] | tuple[Layout | None, Layout | None, Layout | None]
+StepInput = tuple[Layout | None, Layout | None] | tuple[Layout | None, Layout | None, Layout | None]
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Hypothesis:
     trace: list[Commit] = field(default_factory=list)
 
 
-class Writing(Protocol):
+class DecodingRun(Protocol):
     """A batch of prompts being written."""
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         """What to run next; None when everything is written."""
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
@@ -61,7 +61,7 @@ class Writing(Protocol):
         """For each prompt, what was written, the best first."""
 
 
-class Desk:
+class Session:
     """What a model has been shown so far, and the only place where it is run: a row for each hypothesis.
 
     Keys and values are kept from one pass to the next, which is exact where no token shown before sees a later one;
@@ -69,15 +69,15 @@ class Desk:
     """
 
     @torch.inference_mode()
-    def __init__(self, model: Model, page: Page, cached: bool = True) -> None:
-        self.model, self.cached, self.prompts = model, cached, page.to(model.device)
+    def __init__(self, model: Model, canvas: Canvas, cached: bool = True) -> None:
+        self.model, self.cached, self.prompts = model, cached, canvas.to(model.device)
         self.encoded = None if self.prompts.source is None else model.encode(self.prompts.source)
         self.clear()
 
     def clear(self) -> None:
         """Back to a row for each prompt, with nothing shown."""
-        self.page, self.source = self.prompts, self.encoded
-        self.owner = torch.arange(self.page.first.rows, device=self.model.device)  # which prompt each row is for
+        self.canvas, self.source = self.prompts, self.encoded
+        self.owner = torch.arange(self.canvas.first.rows, device=self.model.device)  # which prompt each row is for
         self.cache = Cache() if self.cached else None
         self.shown: Layout | None = None  # without a cache, all that was kept
 
@@ -105,9 +105,9 @@ class Desk:
         else:
             last = (new.real * torch.arange(len(new), device=states.device)).argmax(-1)
             asking = states[torch.arange(len(states), device=states.device), last][:, None]
-        return self.speak(asking, new, states)
+        return self.logits(asking, new, states)
 
-    def speak(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
+    def logits(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
         """The scores at states that ask, (rows, m, width) → (rows, m, vocab); ``new`` (rows, n) is all that was shown
         in this turn, with its states (rows, n, width)."""
         return self.model.head("lm", asking).float()
@@ -124,17 +124,17 @@ class Desk:
         if self.shown is not None:
             self.shown = self.shown.select(rows)
         if not stays:
-            self.page, self.owner = self.page.select(rows), owner
+            self.canvas, self.owner = self.canvas.select(rows), owner
         if not stays and self.source is not None:
             layout = self.source.layout.select(rows)
             self.source = Encoded(self.source.states[rows], layout)
 
 
 @dataclass
-class Job:
-    """What is to be written, whatever the method: the desk with its prompts, and the rules that hold for all."""
+class DecodingTask:
+    """What is to be written, whatever the method: the session with its prompts, and the rules that hold for all."""
 
-    desk: Desk
+    session: Session
     end: int | None  # the token that ends a text
     limits: list[int]  # how many tokens may be written for each prompt, the end included
     least: int = 0  # how many have to be written before the end
@@ -168,7 +168,9 @@ class Job:
         constraint = self.constraints[owner]
         return state if constraint is None or token == self.end else constraint.advance(state, token)
 
-    def admit(self, scores: Tensor, history: Tensor, done: int, owners: Sequence[int], states: list[State]) -> Tensor:
+    def allowed_scores(
+        self, scores: Tensor, history: Tensor, done: int, owners: Sequence[int], states: list[State]
+    ) -> Tensor:
         """Scores (rows, vocab) with −∞ for what may not be written next, after ``done`` tokens: under the processors,
         the least length and the constraints. A constraint always holds; where the others leave nothing of what it
         allows, they give way."""
@@ -197,16 +199,16 @@ class Job:
         """The ids that a constraint allows, (m,), with the model's own end token, if it has one."""
         ids = constraint.allowed(state, room)
         ids = ids[ids != (END if self.end is None else self.end)]
-        vocab = self.desk.model.spec.vocab
+        vocab = self.session.model.spec.vocab
         if len(ids) and int(ids.max()) >= vocab:
             raise MasqueradeError(f"A constraint allows token {int(ids.max())}, but this model has only {vocab}.")
         return ids if self.end is None else ids.masked_fill(ids == END, self.end)
 
 
-def write(desk: Desk, writing: Writing) -> Iterator[list[Commit]]:
+def write(session: Session, writing: DecodingRun) -> Iterator[list[Commit]]:
     """The one loop. Gives what each step committed."""
     for step in count():
-        turn = writing.lay_out()
+        turn = writing.next_input()
         if turn is None:
             return
-        yield writing.commit(desk.run(*turn), step)
+        yield writing.commit(session.run(*turn), step)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from masquerade.decoding.constraints import State, TokenSet
 from masquerade.decoding.lengths import Lengths, candidates
-from masquerade.decoding.logits import chance
-from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
+from masquerade.decoding.logits import rng_for_text
+from masquerade.decoding.loop import Commit, DecodingTask, Hypothesis, StepInput
 from masquerade.decoding.slots import Slots, check_masks
 from masquerade.decoding.strings import best_strings, variations
 from masquerade.errors import MasqueradeError
@@ -54,48 +54,48 @@ class Plan:
 
 
 @dataclass
-class Draft:
-    """A text on the way, one row of the desk."""
+class MaskedDraft:
+    """A text on the way, one row of the session."""
 
     prompt: int
     length: int | None
-    chance: torch.Generator
+    rng: torch.Generator
     state: State
     trace: list[Commit] = field(default_factory=list)
 
 
-class Filling:
+class MaskedDecoding:
     """Slots being filled: a row for each prompt, length that is tried, and copy that is drawn."""
 
-    def __init__(self, job: Job, plan: Plan) -> None:
-        check_masks(job)
-        if job.processors:
+    def __init__(self, task: DecodingTask, plan: Plan) -> None:
+        check_masks(task)
+        if task.processors:
             raise MasqueradeError(
                 "Words that are written at once cannot look at each other, so 'no_repeat' and 'repetition' do not hold "
                 "for them; leave those out, or write by greedy, sample or beam."
             )
-        self.job, self.plan, self.round = job, plan, 0
-        prompts, states = job.desk.page.prompts(), job.states(range(len(job.limits)))
+        self.task, self.plan, self.round = task, plan, 0
+        prompts, states = task.session.canvas.prompts(), task.states(range(len(task.limits)))
         lengths: list[list[int]] | list[list[None]] = [[None]] * len(prompts)
         if plan.lengths is not None:
-            lengths = candidates(plan.lengths, job)
+            lengths = candidates(plan.lengths, task)
         draws = 1 if plan.temperature is None else plan.copies
         if plan.copies > draws * min(len(tried) for tried in lengths) and not plan.vary:
             raise MasqueradeError(f"{plan.copies} texts need as many lengths, or a temperature to draw them at.")
         self.drafts = [
-            Draft(owner, length, chance(plan.seed, prompts[owner], copy), state)
+            MaskedDraft(owner, length, rng_for_text(plan.seed, prompts[owner], copy), state)
             for owner, state in enumerate(states)
             for length in lengths[owner]
             for copy in range(draws)
         ]
         owners, said = [draft.prompt for draft in self.drafts], [draft.length for draft in self.drafts]
-        self.slots = Slots(job, owners, said, plan.size, plan.both_ways)
+        self.slots = Slots(task, owners, said, plan.size, plan.both_ways)
         self.found: list[list[Hypothesis]] = [[] for _ in prompts]
         self.dead: set[int] = set()  # rows for which a constraint has nothing of their length
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         """The slots of a block, and what they look at."""
-        return self.slots.lay_out() if self.drafts else None
+        return self.slots.next_input() if self.drafts else None
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
         """Scores (rows, slots of the block, vocab): a word for every open slot, and the most certain ones are kept."""
@@ -119,7 +119,7 @@ class Filling:
 
     def results(self) -> list[list[Hypothesis]]:
         """The texts of each prompt, the best first: where lengths compete, by the mean log-probability of a word."""
-        for number, texts, constraint in zip(self.job.numbers, self.found, self.job.constraints, strict=True):
+        for number, texts, constraint in zip(self.task.numbers, self.found, self.task.constraints, strict=True):
             if not texts:
                 hint = "" if constraint is None else f": {constraint.hint}"
                 raise MasqueradeError(f"The constraint on prompt {number} cannot be met at the lengths tried{hint}.")
@@ -145,28 +145,28 @@ class Filling:
         missing = ~self.slots.whole[:, self.slots.window]
         self.dead |= {int(row) for row in (best.isneginf() & missing).any(1).nonzero()}
         for row, draft in enumerate(self.drafts):
-            own, constraint = self.slots.own(row), self.job.constraints[draft.prompt]
+            own, constraint = self.slots.own(row), self.task.constraints[draft.prompt]
             if constraint is None or isinstance(constraint, TokenSet) or own.start == own.stop:
                 continue
             found = self._strings(row, strict, 1) or self._strings(row, allowed, 1)
             if not found:
                 self.dead.add(row)
-            elif self.job.end is not None:
-                behind = [self.job.end] * (own.stop - own.start - len(found[0]))
+            elif self.task.end is not None:
+                behind = [self.task.end] * (own.stop - own.start - len(found[0]))
                 chosen[row, own] = torch.tensor(found[0] + behind, device=chosen.device)
         return chosen
 
     def _strings(self, row: int, table: Tensor, n: int) -> list[list[int]]:
         """The best strings for a row's slots of the block, given what is known of them, by (rows, slots, vocab)."""
-        job, slots, own, draft = self.job, self.slots, self.slots.own(row), self.drafts[row]
+        task, slots, own, draft = self.task, self.slots, self.slots.own(row), self.drafts[row]
         known, ids = slots.known[row, slots.window][own], slots.ids[row, slots.window][own]
         certain = torch.full_like(table[row, own], -torch.inf).scatter_(1, ids[:, None], 0.0)
         open_to = torch.where(known[:, None], certain, table[row, own])
-        constraint = job.constraints[draft.prompt]
+        constraint = task.constraints[draft.prompt]
         if constraint is None or isinstance(constraint, TokenSet):
-            return variations(open_to, job.end, n)
+            return variations(open_to, task.end, n)
         room = int(slots.count[row]) - slots.window.start - own.start
-        return best_strings(job, constraint, draft.state, open_to, room, n)
+        return best_strings(task, constraint, draft.state, open_to, room, n)
 
     def _noisy(self, scores: Tensor) -> Tensor:
         """Scores (rows, slots, vocab) with a noise under which the best word is one drawn by its probability."""
@@ -174,27 +174,27 @@ class Filling:
         for row, draft in enumerate(self.drafts):
             own = slots.own(row)
             if not bool(slots.known[row, slots.window][own].all()):
-                chances = torch.rand(own.stop - own.start, scores.shape[-1], generator=draft.chance)
-                noisy[row, own] -= (-chances.clamp(min=1e-20).log()).log().to(noisy)
+                rngs = torch.rand(own.stop - own.start, scores.shape[-1], generator=draft.rng)
+                noisy[row, own] -= (-rngs.clamp(min=1e-20).log()).log().to(noisy)
         return noisy
 
     def _ruled(self, table: Tensor) -> tuple[Tensor, Tensor]:
         """A table (rows, slots, vocab) with −∞ for the words that a set does not have, and for an end inside a length
         that is said; and the same with −∞ for an end that comes too early, unless nothing is left."""
-        job, slots, allowed = self.job, self.slots, table
+        task, slots, allowed = self.task, self.slots, table
         for row, draft in enumerate(self.drafts):
-            constraint = job.constraints[draft.prompt]
+            constraint = task.constraints[draft.prompt]
             if isinstance(constraint, TokenSet):
-                ids = job.allowed(constraint, constraint.start(), 1).to(table.device)
+                ids = task.allowed(constraint, constraint.start(), 1).to(table.device)
                 others = torch.ones(table.shape[-1], dtype=torch.bool, device=table.device).index_fill(0, ids, False)
                 allowed = allowed.clone() if allowed is table else allowed
                 allowed[row].masked_fill_(others, -torch.inf)
-        if job.end is None:
+        if task.end is None:
             return allowed, allowed
         index = torch.arange(slots.window.start, slots.window.stop, device=table.device) - slots.offset[:, None]
         said = torch.tensor([draft.length is not None for draft in self.drafts], device=table.device)
-        allowed = _without(allowed, job.end, said[:, None].expand(index.shape))
-        strict = _without(allowed, job.end, index < job.least)
+        allowed = _without(allowed, task.end, said[:, None].expand(index.shape))
+        strict = _without(allowed, task.end, index < task.least)
         return allowed, torch.where(strict.isneginf().all(-1, keepdim=True), allowed, strict)
 
     def _record(self, written: Tensor, step: int) -> list[Commit]:
@@ -212,7 +212,7 @@ class Filling:
         good."""
         slots, whole, going, commits = self.slots, self.slots.whole, list[int](), list[Commit]()
         index = torch.arange(slots.ids.shape[1], device=slots.ids.device)
-        first = index.where(slots.known & (slots.ids == self.job.end) & (index >= slots.offset[:, None]), len(index))
+        first = index.where(slots.known & (slots.ids == self.task.end) & (index >= slots.offset[:, None]), len(index))
         last = torch.minimum(first.amin(1) + 1, slots.count)  # (rows,), what is behind it is dropped
         over = whole.long().cumprod(1).sum(1) >= last  # all is known up to there
         if self.plan.revise:
@@ -234,14 +234,14 @@ class Filling:
         if self.drafts and bool(slots.whole[:, slots.window].all()):
             for row, draft in enumerate(self.drafts):
                 for token in slots.ids[row, slots.window][slots.own(row)].tolist():
-                    draft.state = self.job.advance(draft.prompt, draft.state, token)
+                    draft.state = self.task.advance(draft.prompt, draft.state, token)
             slots.next_block()
             self.round = 0
         return commits
 
-    def _finished(self, draft: Draft, ids: list[int], log: float, said: int) -> Hypothesis:
+    def _finished(self, draft: MaskedDraft, ids: list[int], log: float, said: int) -> Hypothesis:
         """A text with its end, if it has one; ``said`` of its tokens were not the model's choice, and do not count."""
-        ended = ids[-1:] == [self.job.end]
+        ended = ids[-1:] == [self.task.end]
         score = log if self.plan.lengths is None else log / max(len(ids) - said, 1)
         trace = [commit for commit in draft.trace if commit.index < len(ids)]
         return Hypothesis(ids[:-1] if ended else ids, score, ended, trace)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.beam import Beam
-from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn, Writing
+from masquerade.decoding.loop import Commit, DecodingRun, DecodingTask, Hypothesis, StepInput
 from masquerade.decoding.slots import Slots, check_masks
 from masquerade.errors import MasqueradeError
 
@@ -47,24 +47,24 @@ class Mixture:
     def _search(self) -> Beam:
         return Beam(self.beams, self.length_penalty, self.early_stopping, self.copies)
 
-    def start(self, job: Job) -> Writing:
-        check_masks(job)
-        return Mixing(job, self._search().start(job), self.gamma)
+    def start(self, task: DecodingTask) -> DecodingRun:
+        check_masks(task)
+        return MixtureDecoding(task, self._search().start(task), self.gamma)
 
 
-class Mixing:
+class MixtureDecoding:
     """A writing whose scores are mixed with those of a parallel pass before it."""
 
-    def __init__(self, job: Job, writing: Writing, gamma: float | Callable[[int], float]) -> None:
-        self.job, self.writing, self.gamma = job, writing, gamma
+    def __init__(self, task: DecodingTask, writing: DecodingRun, gamma: float | Callable[[int], float]) -> None:
+        self.task, self.writing, self.gamma = task, writing, gamma
         self.parallel: Tensor | None = None  # (prompts, slots, vocab), log-probabilities
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         """The parallel pass; afterwards what the writing lays out."""
         if self.parallel is not None:
-            return self.writing.lay_out()
-        prompts = range(len(self.job.limits))
-        return Slots(self.job, prompts, [None] * len(prompts), None, both_ways=True).lay_out()
+            return self.writing.next_input()
+        prompts = range(len(self.task.limits))
+        return Slots(self.task, prompts, [None] * len(prompts), None, both_ways=True).next_input()
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
         """Scores (rows, slots, vocab) of the parallel pass, to begin with; then (rows, 1, vocab), and their mixture
@@ -75,7 +75,7 @@ class Mixing:
             return []
         done = step - 1  # words written: one a step since the parallel pass
         gamma = _share(self.gamma(done) if callable(self.gamma) else self.gamma)
-        at_once = self.parallel[self.job.desk.owner, done][:, None]
+        at_once = self.parallel[self.task.session.owner, done][:, None]
         return self.writing.commit(mixed(logs, at_once, gamma), done)
 
     def results(self) -> list[list[Hypothesis]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from masquerade.decoding.lengths import Lengths
-from masquerade.decoding.loop import Job
-from masquerade.decoding.masked_decoding import Filling, Plan, Schedule
+from masquerade.decoding.loop import DecodingTask
+from masquerade.decoding.masked_decoding import MaskedDecoding, Plan, Schedule
 from masquerade.errors import MasqueradeError
 
 
@@ -40,8 +40,8 @@ class Parallel:
     def _plan(self) -> Plan:
         return Plan(lengths=self.lengths, copies=self.copies, both_ways=self.both_ways, vary=True)
 
-    def start(self, job: Job) -> Filling:
-        return Filling(job, self._plan())
+    def start(self, task: DecodingTask) -> MaskedDecoding:
+        return MaskedDecoding(task, self._plan())
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class MaskPredict:
     def _plan(self) -> Plan:
         return Plan(self.rounds, lengths=self.lengths, copies=self.copies, both_ways=self.both_ways, revise=True)
 
-    def start(self, job: Job) -> Filling:
-        return Filling(job, self._plan())
+    def start(self, task: DecodingTask) -> MaskedDecoding:
+        return MaskedDecoding(task, self._plan())
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Diffusion:
             temperature=self.temperature, seed=seed, copies=self.copies,
         )  # fmt: skip
 
-    def start(self, job: Job) -> Filling:
-        return Filling(job, self._plan(_seed(self.seed)))
+    def start(self, task: DecodingTask) -> MaskedDecoding:
+        return MaskedDecoding(task, self._plan(_seed(self.seed)))
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Blocks:
             copies=self.copies,
         )  # fmt: skip
 
-    def start(self, job: Job) -> Filling:
-        return Filling(job, self._plan(_seed(self.seed)))
+    def start(self, task: DecodingTask) -> MaskedDecoding:
+        return MaskedDecoding(task, self._plan(_seed(self.seed)))
 
 
 def _schedule(name: str) -> Schedule:

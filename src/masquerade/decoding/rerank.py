@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from masquerade.decoding.canvas import NOTHING, without
+from masquerade.decoding.canvas import NO_TOKEN, without
 from masquerade.decoding.lengths import Lengths
-from masquerade.decoding.loop import Commit, Hypothesis, Job, Turn
-from masquerade.decoding.masked_decoding import Filling
+from masquerade.decoding.loop import Commit, DecodingTask, Hypothesis, StepInput
+from masquerade.decoding.masked_decoding import MaskedDecoding
 from masquerade.decoding.plans import Diffusion, MaskPredict, Parallel
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout
@@ -27,18 +27,18 @@ class Given:
     def copies(self) -> int:
         return max(map(len, self.texts))
 
-    def start(self, job: Job) -> Written:
-        return Written([[Hypothesis(list(text), 0.0, len(text) < limit) for text in texts]
-                        for texts, limit in zip(self.texts, job.limits, strict=True)])  # fmt: skip
+    def start(self, task: DecodingTask) -> FinishedRun:
+        return FinishedRun([[Hypothesis(list(text), 0.0, len(text) < limit) for text in texts]
+                        for texts, limit in zip(self.texts, task.limits, strict=True)])  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Written:
+class FinishedRun:
     """A batch of prompts that is written already."""
 
     found: list[list[Hypothesis]]
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         return None
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
@@ -76,45 +76,45 @@ class Rerank:
     def _method(self) -> Drafting:
         return Parallel(self.lengths, self.drafts) if isinstance(self.drafts, int) else self.drafts
 
-    def start(self, job: Job) -> Reranking:
-        return Reranking(job, self._method().start(job), self)
+    def start(self, task: DecodingTask) -> Reranking:
+        return Reranking(task, self._method().start(task), self)
 
 
 class Reranking:
     """Drafts being written, then scored."""
 
-    def __init__(self, job: Job, drafting: Filling | Written, settings: Rerank) -> None:
-        self.job, self.drafting, self.settings = job, drafting, settings
+    def __init__(self, task: DecodingTask, drafting: MaskedDecoding | FinishedRun, settings: Rerank) -> None:
+        self.task, self.drafting, self.settings = task, drafting, settings
         self.found: list[list[Hypothesis]] = []
         self.drafts: list[tuple[int, Hypothesis]] = []  # with their prompts
         self.shown = self.over = False
 
-    def lay_out(self) -> Turn | None:
+    def next_input(self) -> StepInput | None:
         """What the drafts need; then the prompts, once each; then all drafts behind them."""
         if self.over:
             return None
         if not self.drafts:
-            turn = self.drafting.lay_out()
+            turn = self.drafting.next_input()
             if turn is not None:
                 return turn
-            self.job.desk.clear()
+            self.task.session.clear()
             self.drafts = [(prompt, text) for prompt, texts in enumerate(self.drafting.results()) for text in texts]
         if not self.shown:
-            return self.job.desk.page.prompt, None
+            return self.task.session.canvas.prompt, None
         return None, *self._read()
 
     def _read(self) -> tuple[Layout, Layout]:
         """Masks that ask for each word of the drafts, and the words: each (rows, longest)."""
-        page, ids = self.job.desk.page, self._ids()
-        words = without(page.lay(ids.clamp(min=0), 0), ids == NOTHING)
-        return words.replace(ids=page.mask, kind=Kind.PEER, horizon=words.rank - 1), words
+        canvas, ids = self.task.session.canvas, self._ids()
+        words = without(canvas.place(ids.clamp(min=0), 0), ids == NO_TOKEN)
+        return words.replace(ids=canvas.mask, kind=Kind.PEER, horizon=words.rank - 1), words
 
     def _ids(self) -> Tensor:
-        """The drafts with their ends, (rows, longest); NOTHING behind them."""
-        texts = [[*text.ids, *([self.job.end] if text.ended else [])] for _, text in self.drafts]
+        """The drafts with their ends, (rows, longest); NO_TOKEN behind them."""
+        texts = [[*text.ids, *([self.task.end] if text.ended else [])] for _, text in self.drafts]
         longest = max(map(len, texts))
-        rows = [text + [NOTHING] * (longest - len(text)) for text in texts]
-        return torch.tensor(rows, device=self.job.desk.owner.device)
+        rows = [text + [NO_TOKEN] * (longest - len(text)) for text in texts]
+        return torch.tensor(rows, device=self.task.session.owner.device)
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
         """Scores of what is asked: (rows, m, vocab)."""
@@ -122,14 +122,14 @@ class Reranking:
             self.drafting.commit(scores, step)
             return []
         if not self.shown:
-            self.job.desk.select(torch.tensor([prompt for prompt, _ in self.drafts], device=scores.device))
+            self.task.session.select(torch.tensor([prompt for prompt, _ in self.drafts], device=scores.device))
             self.shown = True
             return []
         ids = self._ids()
-        logs = scores.log_softmax(-1).gather(-1, ids.clamp(min=0)[..., None])[..., 0].masked_fill(ids == NOTHING, 0.0)
-        lengths = (ids != NOTHING).sum(1)
+        logs = scores.log_softmax(-1).gather(-1, ids.clamp(min=0)[..., None])[..., 0].masked_fill(ids == NO_TOKEN, 0.0)
+        lengths = (ids != NO_TOKEN).sum(1)
         totals = logs.sum(1) / lengths**self.settings.length_penalty
-        self.found = [[] for _ in self.job.limits]
+        self.found = [[] for _ in self.task.limits]
         for (prompt, text), score in zip(self.drafts, totals.tolist(), strict=True):
             self.found[prompt].append(replace(text, score=score))
         for texts in self.found:

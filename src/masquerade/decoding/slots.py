@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from masquerade.decoding.canvas import NOTHING, without
-from masquerade.decoding.loop import Job, Turn
+from masquerade.decoding.canvas import NO_TOKEN, without
+from masquerade.decoding.loop import DecodingTask, StepInput
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout
 
@@ -22,30 +22,35 @@ class Slots:
     """
 
     def __init__(
-        self, job: Job, prompts: Sequence[int], lengths: Sequence[int | None], size: int | None, both_ways: bool
+        self,
+        task: DecodingTask,
+        prompts: Sequence[int],
+        lengths: Sequence[int | None],
+        size: int | None,
+        both_ways: bool,
     ) -> None:
-        self.desk, self.both_ways = job.desk, both_ways and size is None
-        device = self.desk.owner.device
-        tail = torch.zeros(len(self.desk.owner), 0, dtype=torch.long, device=device)
-        if not self.both_ways and self.desk.page.before.shape[1]:
-            longest = int(self.desk.page.first.position.max()) + max(job.limits)
-            self.desk.page, tail = self.desk.page.blocked(size or longest)
+        self.session, self.both_ways = task.session, both_ways and size is None
+        device = self.session.owner.device
+        tail = torch.zeros(len(self.session.owner), 0, dtype=torch.long, device=device)
+        if not self.both_ways and self.session.canvas.before.shape[1]:
+            longest = int(self.session.canvas.first.position.max()) + max(task.limits)
+            self.session.canvas, tail = self.session.canvas.blocked(size or longest)
         owners = torch.tensor(prompts, device=device)
-        self.desk.select(owners)
+        self.session.select(owners)
         tail = tail[owners]
         said = torch.tensor([length is not None for length in lengths], device=device)
-        closing = int(job.end is not None)
-        wanted = [job.limits[p] if n is None else n + closing for p, n in zip(prompts, lengths, strict=True)]
-        self.offset = (tail != NOTHING).sum(1)  # (rows,), the slots before the first that is written
+        closing = int(task.end is not None)
+        wanted = [task.limits[p] if n is None else n + closing for p, n in zip(prompts, lengths, strict=True)]
+        self.offset = (tail != NO_TOKEN).sum(1)  # (rows,), the slots before the first that is written
         self.count = self.offset + torch.tensor(wanted, device=device)  # (rows,)
         index = torch.arange(int(self.count.max()), device=device)
         self.real = index < self.count[:, None]
         self.given = index < self.offset[:, None]  # known from the first
-        self.ids = torch.full(self.real.shape, self.desk.page.mask, device=device)
-        self.ids[:, : tail.shape[1]] = tail.where(tail != NOTHING, self.desk.page.mask)
-        if job.end is not None:
+        self.ids = torch.full(self.real.shape, self.session.canvas.mask, device=device)
+        self.ids[:, : tail.shape[1]] = tail.where(tail != NO_TOKEN, self.session.canvas.mask)
+        if task.end is not None:
             last = said[:, None] & (index == self.count[:, None] - 1)
-            self.ids, self.given = self.ids.masked_fill(last, job.end), self.given | last
+            self.ids, self.given = self.ids.masked_fill(last, task.end), self.given | last
         self.known = self.given.clone()
         self.logs = torch.zeros(self.real.shape, device=device)  # of the words, when they were written
         self.size, self.block, self.fresh = size or len(index), 0, True
@@ -66,21 +71,21 @@ class Slots:
         start = max(first - now.start, 0)
         return slice(start, max(min(count, now.stop) - now.start, start))
 
-    def lay_out(self) -> Turn:
+    def next_input(self) -> StepInput:
         """The block's slots, those that are not known as masks; before its first round what it looks back at, the block
         before or the prompts; or in every round the prompts, if these look at the slots."""
-        page, now = self.desk.page, self.window
-        shown = self.ids[:, now].where(self.known[:, now], page.mask)
-        asked = self._there(page.slots(shown, now.start, None if self.both_ways else self.block), now)
+        canvas, now = self.session.canvas, self.window
+        shown = self.ids[:, now].where(self.known[:, now], canvas.mask)
+        asked = self._there(canvas.slots(shown, now.start, None if self.both_ways else self.block), now)
         if self.both_ways:
-            return None, asked, page.around()
+            return None, asked, canvas.around()
         fresh, self.fresh = self.fresh, False
         if not fresh:
             return None, asked
         if self.block:
             past = slice(now.start - self.size, now.start)
-            return self._there(page.settled(self.ids[:, past], past.start, self.block - 1), past), asked
-        return page.prompt if len(page.prompt) else None, asked
+            return self._there(canvas.settled(self.ids[:, past], past.start, self.block - 1), past), asked
+        return canvas.prompt if len(canvas.prompt) else None, asked
 
     def _there(self, layout: Layout, where: slice) -> Layout:
         """Without the slots that a row does not have."""
@@ -98,17 +103,17 @@ class Slots:
         for name in ("offset", "count", "real", "given", "ids", "known", "logs"):
             setattr(self, name, getattr(self, name)[chosen])
         if rows:
-            self.desk.select(chosen)
+            self.session.select(chosen)
 
 
-def check_masks(job: Job) -> None:
+def check_masks(task: DecodingTask) -> None:
     """Refuse models and frames whose masks do not let several words be written at once."""
-    page, spec = job.desk.page, job.desk.model.spec
-    if page.asking is Kind.CONTENT and spec.mask != "causal":
+    canvas, spec = task.session.canvas, task.session.model.spec
+    if canvas.query_kind is Kind.CONTENT and spec.mask != "causal":
         return
-    if page.source is not None:
+    if canvas.source is not None:
         why = "its decoder sees only the words before"
-    elif page.asking is Kind.QUERY:
+    elif canvas.query_kind is Kind.QUERY:
         why = "its queries do not see each other"
     elif spec.mask == "causal":
         why = "under its causal mask a word sees only those before it"

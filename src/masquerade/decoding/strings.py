@@ -13,17 +13,19 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.constraints import Constraint, SpanOf, State
-from masquerade.decoding.loop import Job
+from masquerade.decoding.loop import DecodingTask
 from masquerade.decoding.spans import choose_spans, ends_at, span_scores, words_at
 
 
-def best_strings(job: Job, constraint: Constraint, state: State, table: Tensor, room: int, n: int) -> list[list[int]]:
+def best_strings(
+    task: DecodingTask, constraint: Constraint, state: State, table: Tensor, room: int, n: int
+) -> list[list[int]]:
     """The ``n`` best strings that a constraint allows from a state on, by the sum of what the table, (slots, vocab),
     gives their ids, exactly; fewer if it allows fewer. ``room`` is how many tokens may still be written, in these slots
     and behind them: a string that fills all slots can go on there."""
-    if isinstance(constraint, SpanOf) and job.end is not None:
-        return _spans(constraint, state, table, job.end, n)
-    return _walk(job, constraint, state, table, room, n)
+    if isinstance(constraint, SpanOf) and task.end is not None:
+        return _spans(constraint, state, table, task.end, n)
+    return _walk(task, constraint, state, table, room, n)
 
 
 def _spans(constraint: SpanOf, state: State, table: Tensor, end: int, n: int) -> list[list[int]]:
@@ -44,7 +46,9 @@ def _spans(constraint: SpanOf, state: State, table: Tensor, end: int, n: int) ->
     return [ids if len(ids) == len(table) else [*ids, end] for _, ids in found[:n]]
 
 
-def _walk(job: Job, constraint: Constraint, state: State, table: Tensor, room: int, n: int) -> list[list[int]]:
+def _walk(
+    task: DecodingTask, constraint: Constraint, state: State, table: Tensor, room: int, n: int
+) -> list[list[int]]:
     """From the best beginning on, always: what is complete when its turn comes is better than all that is to come,
     since a beginning is credited with the best that its slots could still give."""
     best = table.amax(-1).clamp(min=0)
@@ -53,14 +57,14 @@ def _walk(job: Job, constraint: Constraint, state: State, table: Tensor, room: i
     waiting: list[tuple[float, int, float, list[int], State]] = [(-hope[0], next(order), 0.0, [], state)]
     while waiting and len(found) < n:
         _, _, score, ids, now = heappop(waiting)
-        if len(ids) == len(table) or ids[-1:] == [job.end]:
+        if len(ids) == len(table) or ids[-1:] == [task.end]:
             found.append(ids)
             continue
-        allowed = job.allowed(constraint, now, room - len(ids)).to(table.device)
+        allowed = task.allowed(constraint, now, room - len(ids)).to(table.device)
         for token, value in zip(allowed.tolist(), table[len(ids), allowed].tolist(), strict=True):
             if value == -torch.inf:
                 continue
-            ended, total = token == job.end, score + value
+            ended, total = token == task.end, score + value
             after = now if ended else constraint.advance(now, token)
             hoped = 0.0 if ended else hope[len(ids) + 1]
             heappush(waiting, (-total - hoped, next(order), total, [*ids, token], after))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from masquerade.drawing.pictures import INK, MARGIN, Box, Label, Page, heading, printed
+from masquerade.drawing.pictures import INK, MARGIN, Box, Drawing, Label, heading, printed
 from masquerade.nn.spec import Spec
 
 PARTS = {  # what a block of a figure does: its colour in a file, and in a terminal
@@ -26,7 +26,7 @@ PARTS = {  # what a block of a figure does: its colour in a file, and in a termi
 ARMS = {(0, -1): 1, (0, 1): 2, (-1, 0): 4, (1, 0): 8}  # up, down, left, right
 WIRES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # the sign for each sum of arms
 TIPS = {(0, -1): "▲", (0, 1): "▼", (-1, 0): "◀", (1, 0): "▶"}
-ACROSS, DOWN = 8, 14  # pixels of a cell on a page
+ACROSS, DOWN = 8, 14  # pixels of a cell on a drawing
 WIRE = "#8a94a2"
 
 Point = tuple[int, int]
@@ -97,8 +97,8 @@ def plan(figure: Figure) -> list[Text]:
     return [Text.assemble(*(cells.get((x, y), " ") for x in range(across)), no_wrap=True) for y in range(down)]
 
 
-def lay_figure(figure: Figure) -> Page:
-    """The figure as a page: every cell so many pixels, lines through the middle of cells."""
+def lay_figure(figure: Figure) -> Drawing:
+    """The figure as a drawing: every cell so many pixels, lines through the middle of cells."""
     across, down = figure.size
     width = max(2 * MARGIN + across * ACROSS, 400)
     boxes: list[Box] = []
@@ -125,7 +125,7 @@ def lay_figure(figure: Figure) -> Page:
                 labels.append(Label(u + dx, v + dy + 3.0, TIPS[dx, dy], 9, WIRE, "middle"))
             boxes.append(Box(min(x, u) - 1, min(y, v) - 1, abs(u - x) + 2, abs(v - y) + 2, 0, WIRE, "way"))
     height = top + down * DOWN + MARGIN
-    return Page(width, height, boxes, labels, printed(figure.title), printed(figure.caption))
+    return Drawing(width, height, boxes, labels, printed(figure.title), printed(figure.caption))
 
 
 WIDTH = 38  # cells of a column: the frame, in it the blocks, and right of them the way around a sublayer

@@ -19,7 +19,7 @@ from masquerade.text.chinese import is_wide
 
 
 @dataclass
-class Words:
+class ExampleVocabulary:
     """The tokens of the example texts, numbered as they come."""
 
     known: list[str] = field(default_factory=lambda: ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[START]", "[MEMORY]"])
@@ -99,7 +99,7 @@ def picture(name: str, text: str | None = None) -> Picture:
     if name not in EXAMPLES:
         raise LayoutError(f"There is no mask '{name}'; there are {', '.join(EXAMPLES)}.")
     usual, least, lay_out = EXAMPLES[name]
-    words = Words()
+    words = ExampleVocabulary()
     parts = [words.ids(part) for part in (usual if text is None else text).split("|")]
     if len(parts) < least or not all(parts):
         raise LayoutError(

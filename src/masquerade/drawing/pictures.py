@@ -1,12 +1,12 @@
 """Draws who sees whom: a mask as a picture, in the terminal, as SVG and as PNG.
 
 A mask is the one thing that tells the language models of this toolkit apart, so it must be easy to look at.
-All three drawings read one small `Picture`, which knows nothing of tensors. SVG and PNG share one page
+All three drawings read one small `Picture`, which knows nothing of tensors. SVG and PNG share one drawing
 (boxes and labels with coordinates) and differ only in how a box and a label reach the file. The PNG is drawn
 with fonts that ship with the package, because a machine without Chinese fonts is the usual machine.
 
 A network is drawn too (``catalogue.diagram``), as a `Figure`: blocks and ways between them on a grid of terminal
-cells, so that one placement serves the terminal and, each cell a few pixels wide, the page.
+cells, so that one placement serves the terminal and, each cell a few pixels wide, the drawing.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ class Label(NamedTuple):
     angle: int = 0
 
 
-class Page(NamedTuple):
-    """Everything on the page, in drawing order; title and caption also for those who cannot see it."""
+class Drawing(NamedTuple):
+    """Everything on the drawing, in drawing order; title and caption also for those who cannot see it."""
 
     width: int
     height: int
@@ -184,7 +184,7 @@ class Page(NamedTuple):
     caption: str = ""
 
 
-def lay_page(picture: Picture) -> Page:
+def lay_drawing(picture: Picture) -> Drawing:
     """Place everything, the boxes on whole pixels, so that their edges are sharp."""
     rows, columns = [_token(t) for t in picture.rows], [_token(t) for t in picture.columns]
     cell = max(2, min(36, 900 // max(len(rows), len(columns))))
@@ -246,11 +246,11 @@ def lay_page(picture: Picture) -> Page:
     for line in _wrap(KEY, 11, width - 2 * MARGIN):
         y += 15
         labels.append(Label(MARGIN, y + 16, line, 11, FAINT))
-    return Page(width, y + 10 + MARGIN, boxes, labels, printed(picture.title), printed(picture.caption))
+    return Drawing(width, y + 10 + MARGIN, boxes, labels, printed(picture.title), printed(picture.caption))
 
 
 def heading(labels: list[Label], title: str, caption: str, width: int) -> int:
-    """Put title and caption on top of a page of that width; how far down they reach."""
+    """Put title and caption on top of a drawing of that width; how far down they reach."""
     y = MARGIN - 8
     for text, size, fill in ((printed(title), 19, INK), (printed(caption), 13, FAINT)):
         for line in _wrap(text, size, width - 2 * MARGIN):
@@ -305,20 +305,20 @@ def measure(text: str, size: float) -> float:
     return width
 
 
-def svg(drawn: Picture | Page) -> str:
-    """A picture, or any page, as one self-contained SVG file."""
-    page = drawn if isinstance(drawn, Page) else lay_page(drawn)
-    across = f'width="{page.width}" height="{page.height}" viewBox="0 0 {page.width} {page.height}"'
+def svg(drawn: Picture | Drawing) -> str:
+    """A picture, or any drawing, as one self-contained SVG file."""
+    drawing = drawn if isinstance(drawn, Drawing) else lay_drawing(drawn)
+    across = f'width="{drawing.width}" height="{drawing.height}" viewBox="0 0 {drawing.width} {drawing.height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {across} role="img" font-family="{FAMILY}">',
-        f"<title>{escape(page.title)}</title><desc>{escape(page.caption)}</desc>",
+        f"<title>{escape(drawing.title)}</title><desc>{escape(drawing.caption)}</desc>",
         f'<rect class="paper" width="100%" height="100%" fill="{PAPER}"/>',
     ]
-    for x, y, width, height, radius, fill, role in page.boxes:
+    for x, y, width, height, radius, fill, role in drawing.boxes:
         corner = f' rx="{radius}"' if radius else ""
         size = f'width="{width}" height="{height}"'
         parts.append(f'<rect class="{role}" x="{x}" y="{y}" {size}{corner} fill="{fill}"/>')
-    for label in page.labels:
+    for label in drawing.labels:
         turn = f' transform="rotate({-label.angle} {label.x:.2f} {label.y:.2f})"' if label.angle else ""
         parts.append(
             f'<text x="{label.x:.2f}" y="{label.y:.2f}" font-size="{label.size:g}" fill="{label.fill}" '
@@ -327,15 +327,15 @@ def svg(drawn: Picture | Page) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def png(drawn: Picture | Page) -> bytes:
-    """A picture, or any page, as PNG at twice the size, with the shipped fonts."""
-    page = drawn if isinstance(drawn, Page) else lay_page(drawn)
-    image = Image.new("RGB", (page.width * SCALE, page.height * SCALE), PAPER)
-    for box in page.boxes:
+def png(drawn: Picture | Drawing) -> bytes:
+    """A picture, or any drawing, as PNG at twice the size, with the shipped fonts."""
+    drawing = drawn if isinstance(drawn, Drawing) else lay_drawing(drawn)
+    image = Image.new("RGB", (drawing.width * SCALE, drawing.height * SCALE), PAPER)
+    for box in drawing.boxes:
         x, y, width, height, radius = (v * SCALE for v in box[:5])
         place = (x, y, x + width, y + height)
         image.paste(box.fill, place, _corners(width, height, radius) if radius else None)
-    for label in page.labels:
+    for label in drawing.labels:
         long = measure(label.text, label.size) * SCALE
         reach = ceil(long + 2 * SCALE * label.size)  # from the middle of a square, so that turning moves nothing
         text = Image.new("L", (2 * reach, 2 * reach))
@@ -374,8 +374,8 @@ def _write(draw: ImageDraw.ImageDraw, x: float, y: float, text: str, size: float
         x += measure(letters, size) * SCALE
 
 
-def save(drawn: Picture | Page, path: Path) -> None:
-    """Write a picture, or any page, to a .png or .svg file, whole or not at all."""
+def save(drawn: Picture | Drawing, path: Path) -> None:
+    """Write a picture, or any drawing, to a .png or .svg file, whole or not at all."""
     suffix = path.suffix.lower()
     if suffix not in (".png", ".svg"):
         raise MasqueradeError(f"A picture is saved as .png or .svg, but {path.name!r} ends in neither.")

@@ -19,8 +19,8 @@ from masquerade.drawing.pictures import (
     MARGIN,
     PAPER,
     Box,
+    Drawing,
     Label,
-    Page,
     heading,
     measure,
     printed,
@@ -28,7 +28,7 @@ from masquerade.drawing.pictures import (
 )
 from masquerade.drawing.steps import Step, steps
 from masquerade.text.tokenizer import Tokenizer
-from masquerade.writing.generate import Written
+from masquerade.writing.generate import GeneratedText
 
 STATES = {  # of a token at a step: its style in a terminal, its colour in a file and that of its word
     "written in this step": ("bold white on blue", "#4878b0", PAPER),
@@ -56,7 +56,7 @@ def grid(found: Sequence[Step]) -> Grid:
     return rows
 
 
-def curtain(tokenizer: Tokenizer, written: Written, width: int) -> Text:
+def curtain(tokenizer: Tokenizer, written: GeneratedText, width: int) -> Text:
     """The whole text after each step, what the step wrote in colour and what is missing as ░; every token stands in
     the same columns at all steps. Lines are broken so that they fit into ``width`` columns."""
     rows = grid(steps(written.trace))
@@ -78,19 +78,19 @@ def curtain(tokenizer: Tokenizer, written: Written, width: int) -> Text:
     return shown
 
 
-def summary(written: Written) -> str:
+def summary(written: GeneratedText) -> str:
     """In a few words: how many tokens in how many steps."""
     tokens, taken = len({commit.index for commit in written.trace}), len({commit.step for commit in written.trace})
     return f"{tokens} token{'s' * (tokens != 1)} in {taken} step{'s' * (taken != 1)}"
 
 
-def draw_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, Written]], title: str, path: Path) -> None:
+def draw_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, GeneratedText]], title: str, path: Path) -> None:
     """Draw how each text came about, one below the other, under a name each, to a .png or .svg file."""
     save(lay_traces(tokenizer, texts, title), path)
 
 
-def lay_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, Written]], title: str) -> Page:
-    """The grids of all texts on one page, in one scale."""
+def lay_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, GeneratedText]], title: str) -> Drawing:
+    """The grids of all texts on one drawing, in one scale."""
     grids = [grid(steps(written.trace)) for _, written in texts]
     columns = [_widths(tokenizer, rows) for rows in grids]
     scale = min(1.0, WIDEST / max(map(sum, columns)), TALLEST / (ROW * sum(map(len, grids))))
@@ -112,7 +112,9 @@ def lay_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, Written]], title
             _draw_row(boxes, labels, tokenizer, row, wide, (left, top, bottom), scale)
         y += round(len(rows) * ROW * scale)
     y = _legend(boxes, labels, {state for rows in grids for row in rows for state, _ in row}, y + 18)
-    return Page(width, y + MARGIN, boxes, labels, printed(title), "; ".join(summary(written) for _, written in texts))
+    return Drawing(
+        width, y + MARGIN, boxes, labels, printed(title), "; ".join(summary(written) for _, written in texts)
+    )
 
 
 def _draw_row(

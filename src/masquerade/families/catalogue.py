@@ -27,7 +27,7 @@ from masquerade.nn.spec import Spec
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """What the code itself does not say of a published model."""
 
     model: str  # the published checkpoint that it is the size of
@@ -76,53 +76,54 @@ T5_BASE = {"d_model": 768, "num_layers": 12, "num_heads": 12, "d_kv": 64, "d_ff"
 XLNET_BASE = {"vocab_size": 32000, "d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072}
 GLM_BASE = {"hidden_size": 768, "num_layers": 12, "num_attention_heads": 12, "max_sequence_length": 513}
 
-CATALOGUE: dict[str, Entry] = {
-    "bert": Entry("bert-base-uncased", _bert(30522), ("lm", "pair"), ALL, "masked words; next sentence",
+_entry = CatalogueEntry  # short, so that most entries take two lines
+CATALOGUE: dict[str, CatalogueEntry] = {
+    "bert": _entry("bert-base-uncased", _bert(30522), ("lm", "pair"), ALL, "masked words; next sentence",
                   FAMILY_TEST, HF, "Devlin et al. 2018"),
-    "spanbert": Entry("spanbert-base-cased", _bert(28996), ("lm", "boundary"), ALL, "masked spans; their boundaries",
+    "spanbert": _entry("spanbert-base-cased", _bert(28996), ("lm", "boundary"), ALL, "masked spans; their boundaries",
                       SPAN_TEST, "transformers, as BERT", "Joshi et al. 2019", "bert",
                       "BERT with one more head: a span from its edges"),
-    "roberta": Entry("roberta-base", _bert(50265, max_position_embeddings=514, type_vocab_size=1), LM, ALL,
+    "roberta": _entry("roberta-base", _bert(50265, max_position_embeddings=514, type_vocab_size=1), LM, ALL,
                      "masked words, masked anew each time", FAMILY_TEST, HF, "Liu et al. 2019"),
-    "xlm-roberta": Entry("xlm-roberta-base", _bert(250002, max_position_embeddings=514, type_vocab_size=1), LM, ALL,
+    "xlm-roberta": _entry("xlm-roberta-base", _bert(250002, max_position_embeddings=514, type_vocab_size=1), LM, ALL,
                          "masked words", FAMILY_TEST, HF, "Conneau et al. 2019"),
-    "albert": Entry("albert-base-v2", _bert(30000, embedding_size=128, hidden_act="gelu_new"), ("lm", "pair"), ALL,
+    "albert": _entry("albert-base-v2", _bert(30000, embedding_size=128, hidden_act="gelu_new"), ("lm", "pair"), ALL,
                     "masked n-grams; sentence order", FAMILY_TEST, HF, "Lan et al. 2019"),
-    "albert_zh": Entry("albert_base_zh", _bert(21128, embedding_size=128), ("lm", "pair"), ALL,
+    "albert_zh": _entry("albert_base_zh", _bert(21128, embedding_size=128), ("lm", "pair"), ALL,
                        "masked whole words; sentence order", ZH_TEST, PAPER, "Xu 2019"),
-    "electra": Entry("electra-base-discriminator", _bert(30522, embedding_size=768), ("detect",), ALL,
+    "electra": _entry("electra-base-discriminator", _bert(30522, embedding_size=768), ("detect",), ALL,
                      "replaced tokens", FAMILY_TEST, HF, "Clark et al. 2020"),
-    "ernie": Entry("ernie-3.0-base-zh", _bert(40000, max_position_embeddings=2048, type_vocab_size=4, use_task_id=True),
-                   LM, ALL, "masked words, phrases and entities", FAMILY_TEST, HF, "Sun et al. 2019, 2021"),
-    "nezha": Entry("nezha-cn-base", _bert(21128, max_relative_position=64), ("lm", "pair"), ALL,
+    "ernie": _entry("ernie-3.0-base-zh", _bert(40000, max_position_embeddings=2048, type_vocab_size=4,
+                   use_task_id=True), LM, ALL, "masked words, phrases and entities", FAMILY_TEST, HF, "Sun et al. 2019, 2021"),
+    "nezha": _entry("nezha-cn-base", _bert(21128, max_relative_position=64), ("lm", "pair"), ALL,
                    "masked whole words; next sentence", NEZHA_TEST, OLD_HF, "Wei et al. 2019"),
-    "roformer": Entry("roformer_chinese_base", _bert(50000, max_position_embeddings=1536), LM, ALL,
+    "roformer": _entry("roformer_chinese_base", _bert(50000, max_position_embeddings=1536), LM, ALL,
                       "masked words", FAMILY_TEST, HF, "Su et al. 2021"),
-    "mpnet": Entry("mpnet-base", _bert(30527, max_position_embeddings=514), LM, ("compensated",),
+    "mpnet": _entry("mpnet-base", _bert(30527, max_position_embeddings=514), LM, ("compensated",),
                    "permuted words", FAMILY_TEST, HF, "Song et al. 2020"),
-    "unilm": Entry("unilm1-base-cased", _bert(28996, type_vocab_size=6), ("lm", "pair"),
+    "unilm": _entry("unilm1-base-cased", _bert(28996, type_vocab_size=6), ("lm", "pair"),
                    ("bidirectional", "causal", "backward", "prefix"), "masked words under each mask; next sentence",
                    UNILM_TEST, HF, "Dong et al. 2019"),
-    "gpt2": Entry("gpt2", {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12}, LM, GPT, "the next word",
+    "gpt2": _entry("gpt2", {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12}, LM, GPT, "the next word",
                   GPT_TEST, HF, "Radford et al. 2019"),
-    "glm": Entry("blocklm-base-blank", GLM_BASE | {"vocab_size": 30592}, LM, ("infill",),
+    "glm": _entry("blocklm-base-blank", GLM_BASE | {"vocab_size": 30592}, LM, ("infill",),
                  "the words of blanks, one by one", GLM_TEST, PAPER, "Du et al. 2021"),
-    "xlnet": Entry("xlnet-base-cased", XLNET_BASE, LM, ("two_stream",), "permuted words", XLNET_TEST, HF,
+    "xlnet": _entry("xlnet-base-cased", XLNET_BASE, LM, ("two_stream",), "permuted words", XLNET_TEST, HF,
                    "Yang et al. 2019"),
-    "transfo-xl": Entry("its base for WikiText-103", TXL | {"cutoffs": (20000, 40000, 200000), "untie_r": False}, LM,
+    "transfo-xl": _entry("its base for WikiText-103", TXL | {"cutoffs": (20000, 40000, 200000), "untie_r": False}, LM,
                         ("causal", "with_memory"), "the next word", TXL_TEST, OLD_HF, "Dai et al. 2019"),
-    "t5": Entry("t5-base", T5_BASE, LM, PAIR, "the spans behind sentinels", PAIR_TEST, HF, "Raffel et al. 2019"),
-    "mt5": Entry("mt5-base", T5_BASE | {"vocab_size": 250112, "d_ff": 2048, "feed_forward_proj": "gated-gelu"}, LM,
+    "t5": _entry("t5-base", T5_BASE, LM, PAIR, "the spans behind sentinels", PAIR_TEST, HF, "Raffel et al. 2019"),
+    "mt5": _entry("mt5-base", T5_BASE | {"vocab_size": 250112, "d_ff": 2048, "feed_forward_proj": "gated-gelu"}, LM,
                  PAIR, "the spans behind sentinels", PAIR_TEST, HF, "Xue et al. 2020", changes={"tied": False}),
-    "bart": Entry("bart-base", _bart(50265, 768, 6), LM, PAIR, "the text without the noise", PAIR_TEST, HF,
+    "bart": _entry("bart-base", _bart(50265, 768, 6), LM, PAIR, "the text without the noise", PAIR_TEST, HF,
                   "Lewis et al. 2019"),
-    "pegasus": Entry("pegasus-large", _bart(96103, 1024, 16, activation_function="relu", scale_embedding=True), LM,
+    "pegasus": _entry("pegasus-large", _bart(96103, 1024, 16, activation_function="relu", scale_embedding=True), LM,
                      PAIR, "the main sentences left out", PAIR_TEST, HF, "Zhang et al. 2019"),
-    "mass": Entry("mass-base-uncased", asdict(mass(width=768, heads=12, feedforward=3072)), LM, PAIR,
+    "mass": _entry("mass-base-uncased", asdict(mass(width=768, heads=12, feedforward=3072)), LM, PAIR,
                   "the span left out", OWN_PAIR_TEST, ROUND, "Song et al. 2019"),
-    "palm": Entry("palm.en.base", asdict(palm(vocab=50265)), LM, PAIR, "masked words, then what comes next",
+    "palm": _entry("palm.en.base", asdict(palm(vocab=50265)), LM, PAIR, "masked words, then what comes next",
                   OWN_PAIR_TEST, ROUND, "Bi et al. 2020"),
-    "masquerade": Entry("Spec()", {"vocab": 30522, "width": 768, "layers": 12, "heads": 12}, LM, ALL, "any", OWN_TEST,
+    "masquerade": _entry("Spec()", {"vocab": 30522, "width": 768, "layers": 12, "heads": 12}, LM, ALL, "any", OWN_TEST,
                         ROUND, ""),
 }  # fmt: skip
 

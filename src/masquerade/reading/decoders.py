@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.beam import Beam
-from masquerade.decoding.canvas import Page
+from masquerade.decoding.canvas import Canvas
 from masquerade.decoding.constraints import Constraint, SpanOf
-from masquerade.decoding.loop import Desk, Hypothesis, Job, write
+from masquerade.decoding.loop import DecodingTask, Hypothesis, Session, write
 from masquerade.decoding.mixture import Mixture
 from masquerade.decoding.plans import Blocks, Parallel
 from masquerade.decoding.rerank import Given, Rerank
@@ -38,15 +38,15 @@ METHODS: dict[
 }
 
 
-class Copyist(Desk):
-    """A desk whose words are those of the passage, each as probable as the places where it stands are to be copied;
+class Copyist(Session):
+    """A session whose words are those of the passage, each as probable as the places where it stands are to be copied;
     and, with a share of ``words``, those of the vocabulary."""
 
-    def __init__(self, model: Model, page: Page, cached: bool, sheet: Sheet, words: float) -> None:
+    def __init__(self, model: Model, canvas: Canvas, cached: bool, sheet: Sheet, words: float) -> None:
         self.sheet, self.words = sheet, words
-        super().__init__(model, page, cached)
+        super().__init__(model, canvas, cached)
 
-    def speak(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
+    def logits(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
         """Log-probabilities, (rows, m, width) → (rows, m, vocab)."""
         read = new.real & (new.position >= self.sheet.start)
         if read.any():  # the passage, once for good, or anew where it sees what is asked
@@ -80,13 +80,13 @@ def write_answers(
     share = max(share, 0.5) if free else share
     if share and "lm" not in model.spec.all_heads:
         raise MasqueradeError("This reader has no language head to write answers with; use its decoder 'parallel'.")
-    page, limits = sheet.page(pairs), [sheet.slots] * len(pairs)
-    desk = Desk(model, page, cache) if share == 1 else Copyist(model, page, cache, sheet, share)
+    canvas, limits = sheet.canvas(pairs), [sheet.slots] * len(pairs)
+    session = Session(model, canvas, cache) if share == 1 else Copyist(model, canvas, cache, sheet, share)
     spans: list[Constraint | None] = [None if free else SpanOf(passage) for _, passage in pairs]
-    job = Job(desk, sheet.sep, limits, least=0 if free else 1, constraints=spans)
+    task = DecodingTask(session, sheet.sep, limits, least=0 if free else 1, constraints=spans)
     given = Given(drafts)
     method = Rerank(given, length_penalty=0.0, copies=min(copies, given.copies)) if drafts else METHODS[decoder](copies)
-    writing = method.start(job)
-    for _ in write(job.desk, writing):
+    writing = method.start(task)
+    for _ in write(task.session, writing):
         pass
     return writing.results()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from masquerade.decoding.canvas import FORWARD, NOTHING, Page
+from masquerade.decoding.canvas import FORWARD, NO_TOKEN, Canvas
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout, batch, join
 from masquerade.masks import Ids, shared_passage
@@ -118,12 +118,12 @@ class Sheet:
         label[1 : 1 + len(words)] = words
         return whole.replace(label=label)
 
-    def page(self, pairs: Sequence[tuple[Ids, Ids]]) -> Page:
+    def canvas(self, pairs: Sequence[tuple[Ids, Ids]]) -> Canvas:
         """Questions and their passages as prompts behind which an answer is written, by any method."""
         prompts = [join([self.asked(question), self.trunk(passage)]) for question, passage in pairs]
         first = Layout.of(torch.zeros(len(pairs), 1, dtype=torch.long), position=1, rank=2, horizon=2)
-        before = torch.full((len(pairs), 0), NOTHING)
-        return Page(batch(prompts), first, FORWARD, before, asking=Kind.CONTENT, mask=self.mask, known=1)
+        before = torch.full((len(pairs), 0), NO_TOKEN)
+        return Canvas(batch(prompts), first, FORWARD, before, query_kind=Kind.CONTENT, mask=self.mask, known=1)
 
     def _shared(self, passage: Ids, questions: Sequence[Ids]) -> Layout:
         tokens = {"cls": self.cls, "sep": self.sep, "mask": self.mask}

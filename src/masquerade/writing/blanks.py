@@ -7,7 +7,7 @@ from typing import Any
 
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
-from masquerade.writing.generate import Method, Prompt, Written, encode, generate
+from masquerade.writing.generate import GeneratedText, Method, Prompt, encode, generate
 from masquerade.writing.prompts import Blank, frame_for
 
 
@@ -17,7 +17,7 @@ class Infilled:
 
     text: str
     ids: list[int]
-    blanks: list[Written]
+    blanks: list[GeneratedText]
 
 
 def fill_blanks(model: Model, prompt: Prompt, method: str | Method = "greedy", **settings: Any) -> Infilled:
@@ -27,7 +27,7 @@ def fill_blanks(model: Model, prompt: Prompt, method: str | Method = "greedy", *
     if not isinstance(frame, Blank):
         raise MasqueradeError("This model does not write into blanks of any length; GLM does, and masks are for fill.")
     ids, places = frame.context(encode(model, frame, [prompt])[0])
-    blanks: list[Written] = []
+    blanks: list[GeneratedText] = []
     for _ in places:
         now = replace(frame, filled=tuple(tuple(each.ids) for each in blanks))
         blanks += generate(model, [ids], method, frame=now, **settings)

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from masquerade.decoding.autoregressive import Greedy, Sample
 from masquerade.decoding.beam import Beam
-from masquerade.decoding.canvas import NOTHING, Page
+from masquerade.decoding.canvas import NO_TOKEN, Canvas
 from masquerade.decoding.constraints import Constraint
 from masquerade.decoding.logits import Processor, forced, no_repeat, repetition
-from masquerade.decoding.loop import Commit, Desk, Hypothesis, Job, Writing, write
+from masquerade.decoding.loop import Commit, DecodingRun, DecodingTask, Hypothesis, Session, write
 from masquerade.decoding.mixture import Mixture
 from masquerade.decoding.plans import Blocks, Diffusion, MaskPredict, Parallel
 from masquerade.decoding.rerank import Rerank
@@ -29,10 +29,10 @@ USUAL = 64  # tokens written where nobody says how many
 class Method(Protocol):
     """A way of writing, with its settings."""
 
-    def start(self, job: Job) -> Writing: ...
+    def start(self, task: DecodingTask) -> DecodingRun: ...
 
 
-METHODS: dict[str, Callable[..., Method]] = {
+DECODING_METHODS: dict[str, Callable[..., Method]] = {
     "greedy": Greedy,
     "sample": Sample,
     "beam": Beam,
@@ -46,7 +46,7 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedText:
     """What a model wrote for a prompt."""
 
     text: str  # empty where the model has no tokenizer
@@ -54,7 +54,7 @@ class Written:
     score: float  # its log-probability; where lengths compete, as in a beam, divided by a power of its length
     ended: bool  # it came to its end, and was not cut off
     trace: list[Commit]  # which token was written at which step
-    alternatives: list[Written]  # what else was written for the prompt, where several texts were asked for
+    alternatives: list[GeneratedText]  # what else was written for the prompt, where several texts were asked for
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ def generate(
     cache: bool = True,
     batch: int = 32,
     **settings: Any,
-) -> list[Written]:
+) -> list[GeneratedText]:
     """What the model writes for each prompt, a text or ids; ``batch`` of them are written at a time.
 
     The settings are those of the Rules (max_new, min_new, no_repeat, repetition, constraint) and those of the method:
     of "sample" temperature, top_k, top_p, seed and copies; of "beam" beams, length_penalty, early_stopping and copies;
-    of the parallel ones rounds, lengths, size and more: see the classes in METHODS.
+    of the parallel ones rounds, lengths, size and more: see the classes in DECODING_METHODS.
     """
     return list(one_by_one(model, prompts, method, frame=frame, rules=rules, cache=cache, batch=batch, **settings))
 
@@ -121,7 +121,7 @@ def one_by_one(
     batch: int = 32,
     together: int | None = None,
     **settings: Any,
-) -> Iterator[Written]:
+) -> Iterator[GeneratedText]:
     """What ``generate`` gives, in the order of the prompts, as soon as it is there: so many prompts are written
     ``together``, in batches of like length, before the first of them is given. None: all of them."""
     way, rules = _settled(method, rules, settings)
@@ -134,14 +134,14 @@ def one_by_one(
     for begin in range(0, len(ids), together):
         some = range(begin, min(begin + together, len(ids)))
         order = sorted(some, key=lambda number: len(ids[number]))  # prompts of a length waste no padding
-        written: dict[int, Written] = {}
+        written: dict[int, GeneratedText] = {}
         with _reading(model):
             for start in range(0, len(order), batch):
                 chosen = order[start : start + batch]
-                job = _job(model, frame, [ids[number] for number in chosen], rules, cache, chosen, constraints)
-                before = _before(job.desk.page)
-                writing = way.start(job)
-                for _ in write(job.desk, writing):
+                task = _task(model, frame, [ids[number] for number in chosen], rules, cache, chosen, constraints)
+                before = _before(task.session.canvas)
+                writing = way.start(task)
+                for _ in write(task.session, writing):
                     pass
                 for number, continued, found in zip(chosen, before, writing.results(), strict=True):
                     written[number] = _written(model, number, continued, found)
@@ -171,18 +171,18 @@ def stream(
     if getattr(way, "copies", 1) > 1:
         raise MasqueradeError("A stream is one text, but several copies are asked for; use generate.")
     with _reading(model):
-        job = _job(model, frame, ids, rules, cache, [0], rules.constraints(1))
-    return _pieces(model, way, job)
+        task = _task(model, frame, ids, rules, cache, [0], rules.constraints(1))
+    return _pieces(model, way, task)
 
 
-def _pieces(model: Model, way: Method, job: Job) -> Iterator[str]:
-    before, writing, given = _before(job.desk.page)[0], way.start(job), ""
+def _pieces(model: Model, way: Method, task: DecodingTask) -> Iterator[str]:
+    before, writing, given = _before(task.session.canvas)[0], way.start(task), ""
     known: dict[int, int] = {}
     with _reading(model):
-        for commits in write(job.desk, writing):
+        for commits in write(task.session, writing):
             known |= {commit.index: commit.id for commit in commits}
             ready = (known[index] for index in takewhile(known.__contains__, count()))
-            text = _text(model, before, list(takewhile(lambda number: number != job.end, ready)))
+            text = _text(model, before, list(takewhile(lambda number: number != task.end, ready)))
             text = text.rstrip("\ufffd")  # what a decoder shows for bytes that are no character yet
             if len(text) > len(given):
                 yield text[len(given) :]
@@ -212,12 +212,12 @@ def _settled(method: str | Method, rules: Rules | None, settings: Mapping[str, A
         if own:
             raise MasqueradeError(f"'{min(own)}' belongs to the method; set it where the method is made.")
         return method, rules
-    if method not in METHODS:
-        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(METHODS)}.")
-    known = [*signature(METHODS[method]).parameters, *sorted(ruled)]
+    if method not in DECODING_METHODS:
+        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(DECODING_METHODS)}.")
+    known = [*signature(DECODING_METHODS[method]).parameters, *sorted(ruled)]
     if unknown := own.keys() - known:
         raise MasqueradeError(f"'{min(unknown)}' is no setting of the method '{method}'; it has {', '.join(known)}.")
-    return METHODS[method](**own), rules
+    return DECODING_METHODS[method](**own), rules
 
 
 def encode(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[list[int]]:
@@ -240,7 +240,7 @@ def encode(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[
     return found
 
 
-def _job(
+def _task(
     model: Model,
     frame: Frame,
     prompts: list[list[int]],
@@ -248,14 +248,14 @@ def _job(
     cache: bool,
     numbers: Sequence[int],
     constraints: Sequence[Constraint | None],
-) -> Job:
-    """One batch on the desk, with the limits that the model's positions set; ``numbers`` are those of its prompts."""
-    page = frame.page(prompts)
+) -> DecodingTask:
+    """A decoding task for one batch of prompts, limited by the model's positions; ``numbers`` index the prompts."""
+    canvas = frame.canvas(prompts)
     limits = []
-    for number, room in zip(numbers, page.room(model.spec), strict=True):
+    for number, room in zip(numbers, canvas.room(model.spec), strict=True):
         if room < 1:
             raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
-        if page.places is not None:
+        if canvas.places is not None:
             if rules.max_new not in (None, room):
                 raise MasqueradeError(f"Prompt {number + 1} has {room} [MASK]s, all to be filled; leave 'max_new' out.")
             limits.append(room)
@@ -269,23 +269,23 @@ def _job(
         limits.append(min(room, max(USUAL, asked)) if rules.max_new is None else rules.max_new)
     own, processors = [constraints[number] for number in numbers], rules.processors()
     closing = model.config.get("forced_eos_token_id")
-    if isinstance(closing, int) and page.source is not None and rules.min_new < max(limits):
-        processors.append(forced(closing, page.before.shape[1] + max(limits) - 1))  # a decoder has room alike for all
+    if isinstance(closing, int) and canvas.source is not None and rules.min_new < max(limits):
+        processors.append(forced(closing, canvas.before.shape[1] + max(limits) - 1))  # a decoder has room alike for all
     called = [number + 1 for number in numbers]
-    return Job(Desk(model, page, cache), frame.end, limits, rules.min_new, processors, own, called)
+    return DecodingTask(Session(model, canvas, cache), frame.end, limits, rules.min_new, processors, own, called)
 
 
-def _before(page: Page) -> list[list[int]]:
+def _before(canvas: Canvas) -> list[list[int]]:
     """The tokens that each text continues."""
-    return [[number for number in row if number != NOTHING] for row in page.before.tolist()]
+    return [[number for number in row if number != NO_TOKEN] for row in canvas.before.tolist()]
 
 
-def _written(model: Model, prompt: int, before: list[int], found: Sequence[Hypothesis]) -> Written:
+def _written(model: Model, prompt: int, before: list[int], found: Sequence[Hypothesis]) -> GeneratedText:
     """What was found for the prompt of that number."""
     texts = []
     for each in found:
         trace = [replace(commit, prompt=prompt) for commit in each.trace]
-        texts.append(Written(_text(model, before, each.ids), each.ids, each.score, each.ended, trace, []))
+        texts.append(GeneratedText(_text(model, before, each.ids), each.ids, each.score, each.ended, trace, []))
     return replace(texts[0], alternatives=texts[1:])
 
 

@@ -2,7 +2,7 @@
 
 A model continues a text, answers a source behind it, fills a blank or writes with a decoder of its own; in all of them
 the next token is laid out like the one before, with some of its fields one higher. So a frame is a constructor, as a
-mask is: it makes a Page, which is data, and the decoding loop knows nothing of families.
+mask is: it makes a Canvas, which is data, and the decoding loop knows nothing of families.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from masquerade.decoding.canvas import FORWARD, INSIDE, NOTHING, Page
+from masquerade.decoding.canvas import FORWARD, INSIDE, NO_TOKEN, Canvas
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout, batch
 from masquerade.masks import bidirectional, causal, infill
@@ -27,7 +27,7 @@ Ids = Sequence[int]
 
 
 class Frame(Protocol):
-    """How prompts become a Page. Texts are encoded with the special tokens that the frame wants around them; ids are
+    """How prompts become a Canvas. Texts are encoded with the special tokens that the frame wants around them; ids are
     taken as they are."""
 
     @property
@@ -36,7 +36,7 @@ class Frame(Protocol):
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]: ...
 
-    def page(self, prompts: Sequence[Ids]) -> Page: ...
+    def canvas(self, prompts: Sequence[Ids]) -> Canvas: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Continue:
 
     end: int | None
     begin: int | None = None  # what stands for an empty prompt
-    asking: Kind | None = None
+    query_kind: Kind | None = None
     mask: int = 0
     segment: int = 0
 
@@ -55,7 +55,7 @@ class Continue:
         opening = tokenizer.encode("", specials=True)[:1]
         return [*(opening if opening == [tokenizer.specials.get("cls")] else []), *tokenizer.encode(text)]
 
-    def page(self, prompts: Sequence[Ids]) -> Page:
+    def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         if self.begin is not None:
             prompts = [ids if len(ids) else [self.begin] for ids in prompts]
         if not all(len(ids) for ids in prompts):
@@ -64,7 +64,9 @@ class Continue:
         first = _first([len(ids) for ids in prompts], segment=self.segment)
         first = first.replace(rank=first.position, horizon=first.position)
         before = _before(prompts)
-        return Page(prompt, first, FORWARD, before, asking=self.asking, mask=self.mask, apart=self.segment)
+        return Canvas(
+            prompt, first, FORWARD, before, query_kind=self.query_kind, mask=self.mask, segment_shift=self.segment
+        )
 
 
 @dataclass(frozen=True)
@@ -85,19 +87,21 @@ class Prefix:
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return [self.cls, *tokenizer.encode(text), self.sep]
 
-    def page(self, prompts: Sequence[Ids]) -> Page:
+    def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         if not all(len(ids) for ids in prompts):
             raise MasqueradeError("There is nothing to write from: a source is empty; it needs its [CLS] at least.")
         prompt = batch([prefix_mask(ids, []).replace(segment=self.segments[0]) for ids in prompts])
         first = _first([len(ids) for ids in prompts], segment=self.segments[1], rank=1, horizon=1)
         asking, before = None if self.mask is None else Kind.CONTENT, _before([[]] * len(prompts))
-        return Page(prompt, first, FORWARD, before, asking=asking, mask=self.mask or 0, apart=self.segments[0])
+        return Canvas(
+            prompt, first, FORWARD, before, query_kind=asking, mask=self.mask or 0, segment_shift=self.segments[0]
+        )
 
 
 @dataclass(frozen=True)
 class Cloze:
     """The prompt is a text with [MASK]s in it, and what is written stands in their places, a word in each: BERT. The
-    text counts as known before the words are; nothing else tells them apart."""
+    text counts as known before the words are; nothing else distinguishes them."""
 
     mask: int
     end: int | None = None  # there is none: a text has as many words as [MASK]s
@@ -105,7 +109,7 @@ class Cloze:
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, specials=True)
 
-    def page(self, prompts: Sequence[Ids]) -> Page:
+    def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         texts = [bidirectional(ids) for ids in prompts]
         masked = [layout.ids == self.mask for layout in texts]
         places = [layout.position[hidden].tolist() for layout, hidden in zip(texts, masked, strict=True)]
@@ -113,14 +117,14 @@ class Cloze:
             raise MasqueradeError("The text has no [MASK] to fill; put [MASK] where a word is missing.")
         most = max(len(row) for row in places)
         prompt = batch([layout[(~hidden).nonzero()[:, 0]] for layout, hidden in zip(texts, masked, strict=True)])
-        return Page(
+        return Canvas(
             prompt,
             first=_first([0] * len(prompts), rank=1, horizon=1),
-            moves=("rank", "horizon"),
+            increments=("rank", "horizon"),
             before=_before([[]] * len(prompts)),
-            asking=Kind.CONTENT,
+            query_kind=Kind.CONTENT,
             mask=self.mask,
-            places=torch.tensor([row + [NOTHING] * (most - len(row)) for row in places]),
+            places=torch.tensor([row + [NO_TOKEN] * (most - len(row)) for row in places]),
         )
 
 
@@ -146,7 +150,7 @@ class Blank:
             context.insert(len(context) - (context[-1:] == [self.closing]), self.masks[-1])
         return context, [place for place, number in enumerate(context) if number in self.masks]
 
-    def page(self, prompts: Sequence[Ids]) -> Page:
+    def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         laid, places = [], []
         for ids in prompts:
             context, blanks = self.context(ids)
@@ -158,7 +162,7 @@ class Blank:
             spans = [(place, [self.start, *written]) for place, written in zip(blanks, self.filled, strict=False)]
             laid.append(infill(context, [*spans, (places[-1], [self.start])]))
         first = _first(places, inner=2, rank=int(laid[0].rank[-1]) + 1, horizon=int(laid[0].rank[-1]) + 1)
-        return Page(batch(laid), first, INSIDE, _before([[self.start]] * len(prompts)))
+        return Canvas(batch(laid), first, INSIDE, _before([[self.start]] * len(prompts)))
 
 
 @dataclass(frozen=True)
@@ -171,14 +175,14 @@ class Decode:
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, specials=True)
 
-    def page(self, prompts: Sequence[Ids]) -> Page:
+    def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         if not all(len(ids) for ids in prompts):
             raise MasqueradeError("There is nothing to write from: a source is empty; give it one token at least.")
         rows, done = len(prompts), len(self.start)
         prompt = batch([causal(self.start)] * rows)
         first = _first([done] * rows, rank=done, horizon=done)
         source = batch([bidirectional(ids) for ids in prompts])
-        return Page(prompt, first, FORWARD, _before([self.start] * rows), source=source)
+        return Canvas(prompt, first, FORWARD, _before([self.start] * rows), source=source)
 
 
 def _first(positions: Sequence[int], **fields: int) -> Layout:
@@ -190,7 +194,7 @@ def _first(positions: Sequence[int], **fields: int) -> Layout:
 def _before(prompts: Sequence[Ids]) -> Tensor:
     """What each row continues, (rows, h), padded on the left."""
     longest = max(len(ids) for ids in prompts)
-    return torch.tensor([[NOTHING] * (longest - len(ids)) + [int(n) for n in ids] for ids in prompts]).long()
+    return torch.tensor([[NO_TOKEN] * (longest - len(ids)) + [int(n) for n in ids] for ids in prompts]).long()
 
 
 NAMES = ("continue", "prefix", "shifted", "masks", "blank", "decode")

@@ -24,7 +24,7 @@ from masquerade.nn.model import Model
 from masquerade.text.subset import occurring
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.fill import fill
-from masquerade.writing.generate import METHODS, Rules, Written, one_by_one, stream
+from masquerade.writing.generate import DECODING_METHODS, GeneratedText, Rules, one_by_one, stream
 from masquerade.writing.prompts import Continue, frame_for
 
 TOGETHER = 128  # prompts that are written before they are shown
@@ -101,7 +101,7 @@ def show_texts(
             print(piece, end="", flush=True)
         print()
         return
-    drawn: list[tuple[str, Written]] = []
+    drawn: list[tuple[str, GeneratedText]] = []
     written = one_by_one(writer, given, method, frame=frame, together=TOGETHER, **chosen)
     for prompt, text in zip(given, written, strict=True):
         _show(console, writer, frame, prompt, text, output)
@@ -128,9 +128,9 @@ def show_keep(model: str, texts: Iterator[str], least: int, out: Path) -> None:
 
 def _belonging(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are set, if all of them belong to the method."""
-    if method not in METHODS:
-        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(METHODS)}.")
-    own = [*signature(METHODS[method]).parameters]
+    if method not in DECODING_METHODS:
+        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(DECODING_METHODS)}.")
+    own = [*signature(DECODING_METHODS[method]).parameters]
     known = {*own, *(each.name for each in fields(Rules))}
     chosen = {name: value for name, value in settings.items() if value is not None}
     if strange := [name for name in chosen if name not in known]:
@@ -147,7 +147,9 @@ def _constraint(tokenizer: Tokenizer, name: str, text: str) -> Constraint:
     return TokenSet(tokenizer.encode(text))
 
 
-def _show(console: Console, model: Model, frame: str | None, prompt: str, written: Written, output: Output) -> None:
+def _show(
+    console: Console, model: Model, frame: str | None, prompt: str, written: GeneratedText, output: Output
+) -> None:
     """What was written for one prompt."""
     if output.as_json:
         print(json.dumps({"prompt": prompt, **_plain(written, output.trace)}, ensure_ascii=False))
@@ -171,7 +173,7 @@ def _opening(console: Console, model: Model, frame: str | None, prompt: str) -> 
         console.print(Text(prompt, "dim"), end="", soft_wrap=True)
 
 
-def _plain(written: Written, trace: bool) -> dict[str, Any]:
+def _plain(written: GeneratedText, trace: bool) -> dict[str, Any]:
     """A text as JSON, with its trace where that is asked for."""
     whole = {name: value for name, value in asdict(written).items() if trace or name != "trace"}
     return whole | {"alternatives": [_plain(each, trace) for each in written.alternatives]}

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from masquerade import Cache, Layout, Model, Spec, build
-from masquerade.decoding.canvas import Page
+from masquerade.decoding.canvas import Canvas
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.families.own import mass, palm
 from masquerade.layout import FIELDS, Kind, batch, join, visible
 from masquerade.masks import bidirectional, causal, infill, prefix, two_stream
 from masquerade.text.training import train_tokenizer
 from masquerade.writing.blanks import fill_blanks
-from masquerade.writing.generate import Written, generate
+from masquerade.writing.generate import GeneratedText, generate
 from masquerade.writing.prompts import NAMES, Blank, Continue, Decode, Frame, Prefix, frame_for
 
 SMALL: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "feedforward": 24, "longest": 40, "init_std": 0.7}
@@ -51,7 +51,7 @@ def model_of(spec: str) -> Model:
     return model
 
 
-def texts(written: list[Written]) -> list[list[list[int]]]:
+def texts(written: list[GeneratedText]) -> list[list[list[int]]]:
     return [[text.ids + [SEP] * text.ended for text in (one, *one.alternatives)] for one in written]
 
 
@@ -112,38 +112,38 @@ def test_a_frame_lays_out_what_the_published_mask_says(name: str, frame: str | N
         assert written.ids + [SEP] * written.ended == by_hand(model, name, frame, prompt, 6)
 
 
-def written_layout(page: Page, row: int, ids: list[int]) -> Layout:
+def written_layout(canvas: Canvas, row: int, ids: list[int]) -> Layout:
     """A row's prompt with tokens written behind it, its padding taken out."""
-    several = torch.tensor([ids]).expand(page.first.rows, -1)
-    return join([page.prompt.row(row), page.lay(several, 0).row(row)])
+    several = torch.tensor([ids]).expand(canvas.first.rows, -1)
+    return join([canvas.prompt.row(row), canvas.place(several, 0).row(row)])
 
 
 def test_pages_are_the_masks_of_source_and_target() -> None:
     sources = [[2, 10, 3], [2, 11, 12, 13, 3]]
-    page = Prefix(CLS, SEP, None).page(sources)
+    canvas = Prefix(CLS, SEP, None).canvas(sources)
     for row, source in enumerate(sources):
-        same(written_layout(page, row, [20, 21]), prefix(source, [20, 21]))
-    page = Continue(SEP).page(sources)
+        same(written_layout(canvas, row, [20, 21]), prefix(source, [20, 21]))
+    canvas = Continue(SEP).canvas(sources)
     for row, source in enumerate(sources):
-        same(written_layout(page, row, [20, 21]), causal([*source, 20, 21]))
-    page = Blank((MASK,), CLS, SEP, closing=SEP).page([[2, MASK, 9, 3], [2, 9, 9, 3]])
-    same(written_layout(page, 0, [20, 21]), infill([2, MASK, 9, 3], [(1, [CLS, 20, 21])]))
-    same(written_layout(page, 1, [20, 21]), infill([2, 9, 9, MASK, 3], [(3, [CLS, 20, 21])]))
-    page = Decode((CLS,), SEP).page(sources)
-    assert page.source is not None
-    same(page.source, batch([bidirectional(source) for source in sources]))
-    same(written_layout(page, 1, [20, 21]), causal([CLS, 20, 21]))
+        same(written_layout(canvas, row, [20, 21]), causal([*source, 20, 21]))
+    canvas = Blank((MASK,), CLS, SEP, closing=SEP).canvas([[2, MASK, 9, 3], [2, 9, 9, 3]])
+    same(written_layout(canvas, 0, [20, 21]), infill([2, MASK, 9, 3], [(1, [CLS, 20, 21])]))
+    same(written_layout(canvas, 1, [20, 21]), infill([2, 9, 9, MASK, 3], [(3, [CLS, 20, 21])]))
+    canvas = Decode((CLS,), SEP).canvas(sources)
+    assert canvas.source is not None
+    same(canvas.source, batch([bidirectional(source) for source in sources]))
+    same(written_layout(canvas, 1, [20, 21]), causal([CLS, 20, 21]))
 
 
 def test_a_mask_that_asks_stands_where_its_word_will_and_is_seen_by_nobody_before() -> None:
-    page = Prefix(CLS, SEP, MASK).page([[2, 10, 3]])
-    words, asked = page.lay(torch.tensor([[20, 21]]), 0), page.ask(2)
+    canvas = Prefix(CLS, SEP, MASK).canvas([[2, 10, 3]])
+    words, asked = canvas.place(torch.tensor([[20, 21]]), 0), canvas.queries(2)
     assert asked is not None
-    whole = join([page.prompt, words, asked])
+    whole = join([canvas.prompt, words, asked])
     assert whole.position.tolist() == [[0, 1, 2, 3, 4, 5]]
     seen = visible(whole)[0]
     assert seen[5].all() and not seen[:5, 5].any()
-    query = Continue(SEP, asking=Kind.QUERY, mask=MASK).page([[5, 6]]).ask(0)
+    query = Continue(SEP, query_kind=Kind.QUERY, mask=MASK).canvas([[5, 6]]).queries(0)
     assert query is not None and query.kind.tolist() == [[Kind.QUERY]] and query.position.tolist() == [[2]]
 
 
@@ -164,7 +164,7 @@ def test_blanks_are_filled_from_left_to_right_each_seeing_those_before() -> None
     frame = frame_for(model)
     assert isinstance(frame, Blank)
     with pytest.raises(MasqueradeError, match="All 2 blanks of the prompt are filled"):
-        replace(frame, filled=((5,), (6,))).page([prompt])
+        replace(frame, filled=((5,), (6,))).canvas([prompt])
     with pytest.raises(MasqueradeError, match="does not write into blanks"):
         fill_blanks(model_of("bert"), prompt)
 
@@ -249,8 +249,8 @@ def test_what_a_model_cannot_do_is_told_in_a_sentence() -> None:
 )
 def test_positions_set_the_limit(name: str, frame: str | None, room: int) -> None:
     model, prompt = model_of(name), [9] * 30
-    page = frame_for(model, frame).page([prompt])
-    assert min(page.room(model.spec)[0], 10**9) == room
+    canvas = frame_for(model, frame).canvas([prompt])
+    assert min(canvas.room(model.spec)[0], 10**9) == room
     if room > 100:
         return
     quiet = replace(frame_for(model, frame), **({"end": None} if name in ("gpt", "mass") else {}))  # type: ignore[type-var]
@@ -323,9 +323,9 @@ def test_an_empty_cache_can_be_cropped_and_selected() -> None:
 
 def test_a_frame_of_ones_own_that_looks_back_is_refused_by_the_cache() -> None:
     class BothWays(Continue):
-        def page(self, prompts: Any) -> Page:
-            page = super().page(prompts)
-            return replace(page, prompt=page.prompt.replace(rank=0, horizon=99))
+        def canvas(self, prompts: Any) -> Canvas:
+            canvas = super().canvas(prompts)
+            return replace(canvas, prompt=canvas.prompt.replace(rank=0, horizon=99))
 
     frame = BothWays(SEP)
     with pytest.raises(LayoutError, match="cannot be extended"):
