@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 from writers import CONFIGS, END, VOCAB, reference_texts, writer
 
-from masquerade import Model
+from masquerade import Layout, Model, Spec, build
+from masquerade.decoding.loop import Session
 from masquerade.errors import MasqueradeError
 from masquerade.writing.generate import GeneratedText, generate
+from masquerade.writing.prompts import Continue
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
@@ -65,6 +70,23 @@ def test_random_searches_equal_the_reference(pair: tuple[str, Any, Model]) -> No
     found = compare(pair, 50, random.Random(1))
     ended = sum(text.ended for text in found)
     assert ended > 50 and len(found) - ended > 5, "the cases have to see texts that end, and texts that are cut off"
+
+
+def test_only_never_goes_on_while_a_longer_text_could_still_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = ({1: 0.6, 5: 0.4}, {1: 0.5, 5: 0.3, 6: 0.2}, {5: 0.9, 6: 0.1})  # token 1 is the end
+
+    def logits(session: Session, queried: Tensor, new: Layout, states: Tensor) -> Tensor:
+        scores = torch.full((len(queried), 1, 8), -torch.inf)
+        for token, share in steps[min(int(new.position.max()), 2)].items():
+            scores[..., token] = math.log(share)
+        return scores
+
+    monkeypatch.setattr(Session, "logits", logits)
+    model = build(Spec(vocab=8, width=8, layers=1, heads=1, feedforward=8, mask="causal", outputs=("lm",)))
+    settings: dict[str, Any] = {"beams": 2, "length_penalty": 2.0, "max_new": 10, "frame": Continue(end=1)}
+    short, long = (generate(model, [[7]], "beam", early_stopping=stop, **settings)[0] for stop in (False, "never"))
+    assert short.ids == [5] and short.score == pytest.approx(math.log(0.2) / 4)
+    assert long.ids == [5] * 10 and long.score == pytest.approx((math.log(0.12) + 8 * math.log(0.9)) / 100)
 
 
 def test_one_beam_is_greedy_with_the_score_of_a_beam(pair: tuple[str, Any, Model]) -> None:

@@ -9,8 +9,10 @@ import pytest
 import transformers
 from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 
+from masquerade.data.corpus import read_documents
 from masquerade.errors import CheckpointError, MasqueradeError
 from masquerade.text.chinese import is_wide, join_pieces
+from masquerade.text.sentences import SENTENCE, SENTENCE_END
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import KINDS, train_tokenizer
 
@@ -62,6 +64,29 @@ def test_capitals_are_kept_if_the_vocabulary_has_any(tmp_path: Path) -> None:
     assert tokenizer.encode("The the") == [2, 3]
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
     assert Tokenizer.load(tmp_path).encode("The the") == [3, 3]  # type: ignore[union-attr]
+
+
+def test_entries_in_angle_brackets_do_not_make_a_vocabulary_cased(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>", "<T>", "the", "gpu", "in", "paris", "##s", "首"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer is not None
+    assert tokenizer.tokens(tokenizer.encode("The GPU in Paris")) == ["the", "gpu", "in", "paris"]
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert Tokenizer.load(tmp_path).encode("The") == [1]  # type: ignore[union-attr]
+
+
+def test_a_sentence_ends_at_a_stop_but_not_after_a_title_or_an_initial() -> None:
+    text = "Dr. J. Smith came. “北京是首都。”他说。 Was it 3.5 km? No\nYes"
+    found = [match.group() for match in SENTENCE.finditer(text)]
+    assert found == ["Dr. J. Smith came.", "“北京是首都。”", "他说。", "Was it 3.5 km?", "No", "Yes"]
+    assert [text[: stop.end()][-2:] for stop in SENTENCE_END.finditer(text)] == ["e.", "。”", "说。", "m?"]
+
+
+def test_a_corpus_in_another_encoding_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "gbk.txt").write_bytes("中文的一句话。".encode("gb18030"))
+    with pytest.raises(MasqueradeError, match="not text in UTF-8; convert it first"):
+        train_tokenizer(read_documents(str(tmp_path / "gbk.txt")))
 
 
 def test_text_comes_back_readable(pieces: Path) -> None:

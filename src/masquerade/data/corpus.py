@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -102,12 +102,22 @@ def read_documents(source: str, field: str = "text") -> Iterator[str]:
             records = load_dataset(source, **options)
         except Exception as error:
             raise MasqueradeError(f"'{source}' is no file here, and no data set to be had from the hub.") from error
-    for record in records:
+    for record in _decoded(records, source):
         if field not in record:
             raise MasqueradeError(f"The records of {source} have no '{field}'; name the field that holds the text.")
         text = (record[field] or "").strip()
         if text:
             yield text
+
+
+def _decoded(records: Iterable[dict[str, Any]], source: str) -> Iterator[dict[str, Any]]:
+    """The records, or one sentence if the file is not in UTF-8."""
+    try:
+        yield from records
+    except UnicodeDecodeError as error:
+        raise MasqueradeError(
+            f"'{source}' is not text in UTF-8; convert it first, as with iconv -f gb18030 -t utf-8."
+        ) from error
 
 
 def prepare(sources: Sequence[str], tokenizer: Tokenizer, folder: Path, field: str = "text") -> Tokens:

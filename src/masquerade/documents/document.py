@@ -8,17 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from masquerade.documents.line_ends import JoinedText, join_line_ends
-from masquerade.text.chinese import is_wide
+from masquerade.text.chinese import CHINESE, HAN, is_wide
+from masquerade.text.sentences import SENTENCE_END
 
 AROUND = 240  # characters at most that are shown on either side of an answer
 
-_HAN = r"\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_CHARACTER, _WORD = re.compile(f"[{_HAN}]"), re.compile(rf"[^\W\d_{_HAN}]+")
-_STOP = re.compile(  # where a sentence ends: not after a title or an initial (I, V, X are numbers)
-    r"[。！？]+[”’」』）》]*"
-    r"|(?<!\b[A-HJ-UWYZ])(?<!\.[a-z])(?<!\bNo)(?<!\b[DMS][rst])(?<!\bMrs)[.!?]+[\"'”’)\]]*(?=\s+[^\sa-z]|\s*\Z)"
-    r"|\n\s*\n"
-)
+_WORD = re.compile(rf"[^\W\d_{HAN}]+")
 _SPACE = re.compile(r"\s+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -87,7 +82,7 @@ class Document:
     def around(self, start: int, end: int) -> tuple[str, str]:
         """The sentence around a span: what stands before and after it, cut where that is very long."""
         text, first, last = self.text, max(0, start - AROUND), min(len(self.text), end + AROUND)
-        stops = [stop.end() for stop in _STOP.finditer(text, first, last)]
+        stops = [stop.end() for stop in SENTENCE_END.finditer(text, first, last)]
         begin = max((stop for stop in stops if stop <= start), default=None)
         close = min((stop for stop in stops if stop >= end), default=None)
         if begin is None and first > 0:  # inside a sentence, from a whole word on if there are words
@@ -103,5 +98,5 @@ class Document:
 
 def language(*texts: str) -> str:
     """ "zh" if one of the texts has at least as many Chinese characters as words of other scripts, else "en"."""
-    counts = ((len(_CHARACTER.findall(text)), len(_WORD.findall(text))) for text in texts)
+    counts = ((len(CHINESE.findall(text)), len(_WORD.findall(text))) for text in texts)
     return "zh" if any(characters and characters >= words for characters, words in counts) else "en"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from masquerade.documents.extras import needed
 from masquerade.errors import MasqueradeError
+from masquerade.text.chinese import CHINESE
 
 SAMPLE = 1 << 18  # bytes that an encoding is guessed from
 COMMON = 0.08  # the least share of frequent characters in Chinese text; real text has 0.2 and more
@@ -27,7 +28,6 @@ _FREQUENT = frozenset(  # frequent in simplified and in traditional text, with t
     "她本前开開但因只从從想实實日军軍者意无無力它与與长長把机機十民第公此已工使情明性知全三又关關点點正业業外将將两兩高"
     "，。、：；「」（）？！《》“”"
 )
-_HAN = re.compile("[\u3400-\u9fff]")
 _WESTERN = frozenset(  # of Western European text; the encodings of other scripts give other characters as well
     "ÄÖÜäöüßÀÂÆÇÉÈÊËÎÏÔŒÙÛàâæçéèêëîïôœùûÿÁÍÓÚÑáíóúñìòÌÒÅåØøÃÕãõ¿¡«»‚‘’„“”–—…€£©®°·´§²³½¼¾×ªº\xa0\xad"
 )
@@ -111,7 +111,7 @@ def _wide(data: bytes) -> str | None:
                 text = sample.decode(encoding)
             except UnicodeDecodeError:
                 continue
-            likely = len(_HAN.findall(text)) + sum(character.isascii() for character in text)
+            likely = len(CHINESE.findall(text)) + sum(character.isascii() for character in text)
             if likely > 0.7 * len(text):
                 return encoding
     return None

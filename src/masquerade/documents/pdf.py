@@ -8,10 +8,11 @@ from masquerade.documents.document import Document
 from masquerade.documents.extras import needed
 from masquerade.documents.limits import MAX_CHARACTERS, MAX_PAGES, check_limit
 from masquerade.errors import MasqueradeError
+from masquerade.text.sentences import STOPS
 
 DIVIDED = "\ufffe"  # what the PDF library writes for a hyphen at a line end, in the place of hyphen and line end
 
-_CLOSED = re.compile(r"[.!?。！？:：][\"'”’)\]」』）》]*\s*\Z")
+_CLOSED = re.compile(rf"[{STOPS}:：][\"'”’)\]」』）》]*\s*\Z")
 
 
 def read_pdf(data: bytes, name: str) -> Document:

@@ -17,9 +17,10 @@ from masquerade.labelling.scores import entity_scores
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
+from masquerade.text.sentences import STOPS
 from masquerade.text.tokenizer import Tokenizer
 
-STOPS = "。！？；，.!?;,\n"  # where a long text is cut
+CUTS = f"{STOPS}；，;,\n"  # where a long text is cut
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[TagWind
         while start < len(ids):
             end = min(start + length - 2, len(ids))
             if end < len(ids):
-                stops = [at for at in range(start + length // 2, end) if texts[number][slice(*places[at])] in STOPS]
+                stops = [at for at in range(start + length // 2, end) if texts[number][slice(*places[at])] in CUTS]
                 end = stops[-1] + 1 if stops else end
             layout = bidirectional([opening, *ids[start:end], closing])
             windows.append(TagWindow(number, layout, [None, *places[start:end], None]))

@@ -6,21 +6,18 @@ here: they are ``vocabulary.words``.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
-from masquerade.errors import MasqueradeError
 from masquerade.objectives.base import Objective
 from masquerade.objectives.masked import MaskedWords, Units
-from masquerade.text.chinese import is_wide
+from masquerade.text.chinese import is_wide, load_jieba
+from masquerade.text.sentences import STOPS
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
-
-STOPS = "。！？.!?"  # the tokens that end a sentence in English and Chinese
 
 
 def sentence_ends(tokenizer: Tokenizer, stops: Iterable[str] = STOPS) -> frozenset[int]:
@@ -82,11 +79,7 @@ def chinese_words(tokenizer: Tokenizer, cut: Callable[[str], Iterable[str]]) -> 
 
 def jieba_words(tokenizer: Tokenizer) -> Units:
     """Chinese whole words by jieba, which has to be installed."""
-    try:
-        jieba = importlib.import_module("jieba")
-    except ImportError as error:
-        raise MasqueradeError("Chinese whole words need the jieba segmenter; run 'pip install jieba'.") from error
-    return chinese_words(tokenizer, jieba.cut)
+    return chinese_words(tokenizer, load_jieba().cut)
 
 
 def entity_units(tokenizer: Tokenizer, entities: Iterable[str], rest: Units | None = None) -> Units:

@@ -13,6 +13,7 @@ from masquerade.masks import bidirectional
 from masquerade.objectives.base import Objective
 from masquerade.objectives.grouping import spell
 from masquerade.objectives.masked import Units
+from masquerade.text.sentences import STOPS
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
 
@@ -79,7 +80,7 @@ def name_places(text: str) -> list[tuple[int, int]]:
         words = match.group().split(" ")
         while words and words[0] in OPENERS:
             start += len(words.pop(0)) + 1
-        opens = start == match.start() and re.search(r"(^|[.!?。！？\n])\W*$", text[:start])
+        opens = start == match.start() and re.search(rf"(^|[{STOPS}\n])\W*$", text[:start])
         if len(words) > 1 or (words and not opens):
             found.append((start, stop))
     return found

@@ -8,29 +8,24 @@ or a name of its own, with some of its other words left out, and stays in the pa
 
 from __future__ import annotations
 
-import importlib
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from types import ModuleType
 
 from masquerade.data.rng import Rng, rng_for
-from masquerade.errors import MasqueradeError
 from masquerade.objectives.salient import DATES, OPENERS, name_places
 from masquerade.reading.records import Asked, Gold
+from masquerade.text.chinese import CHINESE, HAN, load_jieba
+from masquerade.text.sentences import SENTENCE
 
 PASSAGE = 900  # how long passages are, in letters; a Chinese character counts as two
 LONGEST = 8  # words of a recurring answer at most
 AROUND = 50  # letters of a sentence on either side of what is asked for, if there is a clause that ends so near
 DROPPED = 0.15  # the share of a cloze's words that are left out
 
-_HAN = r"\u3400-\u9fff\uf900-\ufaff"
-_SENTENCE = re.compile(r"\S.*?(?:[。！？]+[”」』）]*|[.!?]+[\"'”’)\]]*(?=\s|$)|$)", flags=re.MULTILINE)
 _CLAUSE = re.compile(r"[，；：、]|[,;:] ")
-_WORD = re.compile(rf"[{_HAN}]+|[^\W_{_HAN}]+(?:['’.-][^\W_{_HAN}]+)*")
+_WORD = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+(?:['’.-][^\W_{HAN}]+)*")
 _QUOTED = re.compile(r"《([^《》\n]{1,20})》|[“「]([^“”「」\n]{2,16})[”」]")
-_CHINESE = re.compile(rf"[{_HAN}]")
 _KINDS = {"nr": "person", "ns": "place", "nt": "thing"}  # jieba's names of people, places, bodies
 _ASK = {  # what asks for a kind of answer, in English and in Chinese
     "date": (("when", "what year", "what date"), ("什么时候", "哪一年", "何时")),
@@ -64,7 +59,7 @@ def passages(text: str, length: int = PASSAGE) -> list[str]:
     """A document's sentences, as many together as make a passage of up to ``length`` letters; what is left at its end
     is one too, if it is not too short."""
     found, begin, end = list[str](), 0, 0
-    for match in _SENTENCE.finditer(text):
+    for match in SENTENCE.finditer(text):
         if _letters(text[begin : match.end()]) > length:
             found.append(text[begin:end].strip())
             begin = match.start()
@@ -105,7 +100,7 @@ def words(text: str) -> list[Place]:
     found = list[Place]()
     for match in _WORD.finditer(text):
         place = match.start()
-        for word in _jieba("jieba").lcut(match.group()) if _CHINESE.match(match.group()) else [match.group()]:
+        for word in load_jieba("jieba").lcut(match.group()) if CHINESE.match(match.group()) else [match.group()]:
             found.append((place, place + len(word)))
             place += len(word)
     return found
@@ -114,9 +109,9 @@ def words(text: str) -> list[Place]:
 def names(text: str) -> list[tuple[str, Place]]:
     """The names in a text, with what they name; Chinese ones as jieba knows them, and what stands in quotes."""
     found = [("thing", place) for place in name_places(text)]
-    if _CHINESE.search(text):
+    if CHINESE.search(text):
         place = 0
-        for pair in _jieba("jieba.posseg").lcut(text, HMM=False):  # known words alone: much faster
+        for pair in load_jieba("jieba.posseg").lcut(text, HMM=False):  # known words alone: much faster
             kind = _KINDS.get(pair.flag[:2])
             if kind and len(pair.word) > 1:
                 found.append((kind, (place, place + len(pair.word))))
@@ -129,7 +124,7 @@ def _question(passage: str, sentence: Place, answer: Place, kind: str, words: li
     """A sentence as a question for some of its words: they are replaced by what asks for them, or that comes first;
     and some of the other ``words`` are left out."""
     (begin, end), (first, last) = _near(passage, sentence, answer), answer
-    chinese = bool(_CHINESE.search(passage[begin:end]))
+    chinese = bool(CHINESE.search(passage[begin:end]))
     asks = _ASK[kind][chinese]
     ask, gap = asks[int(rng.integers(len(asks)))], "" if chinese else " "
     dropped = [place for place in words if rng.random() < DROPPED]
@@ -153,7 +148,7 @@ def _without(text: str, place: Place, dropped: list[Place]) -> str:
 
 def _sentence(passage: str, place: Place) -> Place:
     """The sentence that a place is in; a place that is in none is its own."""
-    around = (match.span() for match in _SENTENCE.finditer(passage))
+    around = (match.span() for match in SENTENCE.finditer(passage))
     return next(((begin, end) for begin, end in around if begin <= place[0] and place[1] <= end), place)
 
 
@@ -186,7 +181,7 @@ def _repeated(passage: str) -> list[Place]:
 
 def _telling(word: str) -> bool:
     """Does a word say something: a name, a number, a long word, two Chinese characters?"""
-    if _CHINESE.match(word):
+    if CHINESE.match(word):
         return len(word) > 1
     return word not in OPENERS and (word[0].isupper() or word[0].isdigit() or len(word) > 5)
 
@@ -196,13 +191,4 @@ def _dated(text: str) -> bool:
 
 
 def _letters(text: str) -> int:
-    return len(text) + len(_CHINESE.findall(text))
-
-
-def _jieba(module: str) -> ModuleType:
-    """Jieba, or a part of it, which is loaded when Chinese is met."""
-    try:
-        logging.getLogger(importlib.import_module("jieba").__name__).setLevel(logging.WARNING)
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MasqueradeError("Questions of Chinese text need the jieba segmenter; run 'pip install jieba'.") from error
+    return len(text) + len(CHINESE.findall(text))

@@ -153,11 +153,13 @@ def _backend(folder: Path, settings: dict[str, Any]) -> Backend | None:
 
 
 def word_pieces(vocabulary: Path, lowercase: bool | None = None) -> Backend:
-    """A WordPiece tokenizer from a vocab.txt; text is lower-cased if said so, or if the vocabulary has no capitals."""
+    """A WordPiece tokenizer from a vocab.txt. Where ``lowercase`` is not given, text is lower-cased if no ordinary
+    entry has a capital; entries such as [unused1] or <S>, which Google's Chinese vocabulary has, are not ordinary."""
     lines = vocabulary.read_text(encoding="utf-8").split("\n")
     words = [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
     if lowercase is None:
-        lowercase = not any(word != word.lower() and not word.startswith("[") for word in words)
+        ordinary = (word.removeprefix("##") for word in words)
+        lowercase = not any(word.isalpha() and word != word.lower() for word in ordinary)
     return BertWordPieceTokenizer({word: number for number, word in enumerate(words)}, lowercase=lowercase)._tokenizer
 
 
