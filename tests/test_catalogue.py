@@ -17,11 +17,13 @@ from PIL import Image
 from rich.cells import cell_len
 
 from masquerade import Spec, build, masks
+from masquerade.cli.show.models import show_models
 from masquerade.drawing import pictures as draw
 from masquerade.drawing.diagram import Figure, diagram, lay_figure, plan
 from masquerade.errors import MasqueradeError
 from masquerade.families import FAMILIES, catalogue
-from masquerade.families.catalogue import CATALOGUE, base_spec, count, models, names, row
+from masquerade.families.catalogue import CATALOGUE, base_spec, count, names, row
+from masquerade.nn.heads import MAKERS
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "adding-a-family.md"
@@ -52,7 +54,9 @@ SPECS = {
     "norm before": replace(SMALL, norm_first=True, norm="rms", embedding_norm=False, final_norm=True, gated=True),
     "shared layers": replace(SMALL, groups=1, embedding=8, tasks=3),
     "everything in attention": replace(SMALL, positions=("rotary", "buckets", "transformer-xl"), segment_relation=True),
-    "every head": replace(SMALL, outputs=("lm", "boundary", "detect", "tag"), spare=("span", "classify", "pair")),
+    "every head": replace(SMALL, outputs=tuple(MAKERS)),
+    "a recurrent stack": replace(SMALL, recurrent="lstm", positions=()),
+    "a part between layers": replace(SMALL, between={1: ("fork", {})}),
     "no head": replace(SMALL, outputs=()),
     "two stacks": replace(SMALL, decoder=replace(SMALL, cross=True, mask="causal", outputs=(), layers=5)),
 }
@@ -99,20 +103,20 @@ def test_masks_and_tests_of_an_entry_exist(name: str) -> None:
 def test_a_family_without_an_entry_is_listed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FAMILIES, "new", replace(FAMILIES["bert"], name="new", about="brand new"))
     assert names()[-1] == "new"
-    assert row("new") == catalogue.Row("new", "brand new")
+    assert row("new") == catalogue.CatalogueRow("new", "brand new")
     with pytest.raises(MasqueradeError, match=r"^The catalogue does not know a published size of 'new'; .*\.$"):
-        models("new")
+        show_models("new")
 
 
 def test_the_list_is_printed_with_every_model(capsys: pytest.CaptureFixture[str]) -> None:
-    models()
+    show_models()
     shown = capsys.readouterr().out
     assert all(name in shown for name in names())
     assert "110.1 million" in shown
 
 
 def test_the_list_as_json_holds_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    models(as_json=True)
+    show_models(as_json=True)
     rows = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert list(rows) == names()
     assert (rows["bert"]["parameters"], rows["bert"]["layers"], rows["bert"]["masks"]) == (
@@ -121,16 +125,16 @@ def test_the_list_as_json_holds_numbers(capsys: pytest.CaptureFixture[str]) -> N
         ["bidirectional"],
     )
     assert (rows["bart"]["layers"], rows["bart"]["decoder_layers"]) == (6, 6)
-    models("spanbert", as_json=True)
+    show_models("spanbert", as_json=True)
     assert json.loads(capsys.readouterr().out)["model"] == "spanbert-base-cased"
 
 
 def test_an_unknown_model_is_one_sentence_with_the_names(tmp_path: Path) -> None:
     for as_json in (False, True):
         with pytest.raises(MasqueradeError, match=r"^There is no model 'gpt9'; there are bert, .*masquerade\.$"):
-            models("gpt9", as_json=as_json)
+            show_models("gpt9", as_json=as_json)
     with pytest.raises(MasqueradeError, match=r"^--out is for the drawing of one model; .*\.$"):
-        models(out=tmp_path / "x.svg")
+        show_models(out=tmp_path / "x.svg")
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -194,9 +198,25 @@ def test_every_way_ends_at_a_block(spec: Spec) -> None:
     assert sum(text(figure).count(tip) for tip in "▲▼◀▶") == len(figure.ways)
 
 
+def test_every_head_is_drawn_with_what_it_scores() -> None:
+    shown = text(diagram(SPECS["every head"], ""))
+    assert all(f"{head}: " in shown for head in MAKERS)
+
+
+def test_a_recurrent_stack_is_drawn_without_attention() -> None:
+    shown = text(diagram(SPECS["a recurrent stack"], ""))
+    assert "LSTM" in shown and "attention" not in shown and "heads of" not in shown
+
+
+def test_a_reader_is_drawn_from_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    show_models(str(ROOT / "models" / "reader-en"))
+    shown = capsys.readouterr().out
+    assert "copy: tokens of the passage" in shown and "fork before layer 3" in shown
+
+
 def test_a_drawing_is_saved_as_svg_and_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("t5.svg", "t5.png"):
-        models("t5", out=tmp_path / name)
+        show_models("t5", out=tmp_path / name)
     root = ElementTree.parse(tmp_path / "t5.svg").getroot()
     written = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"decoder × 12", "attention to the source", "32,128 × 768"} <= set(written)

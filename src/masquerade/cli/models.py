@@ -13,7 +13,9 @@ from masquerade.errors import MasqueradeError
 
 @app.command()
 def models(
-    diagram: Annotated[str | None, typer.Option(metavar="NAME", help="Draw this model's stack instead.")] = None,
+    diagram: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Draw this model, or the model in this folder, instead.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="With --diagram: a .png or .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
@@ -21,9 +23,9 @@ def models(
 
     [dim]masquerade models --diagram bert --out bert.svg[/dim]
     """
-    from masquerade.families.catalogue import models as show
+    from masquerade.cli.show.models import show_models
 
-    show(diagram, out, as_json)
+    show_models(diagram, out, as_json)
 
 
 @app.command()

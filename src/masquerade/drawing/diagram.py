@@ -194,21 +194,32 @@ class _Column:
             self.put("words", f"projection, {spec.embedding} → {spec.width}")
 
     def layers(self, spec: Spec, mask: str, name: str) -> Block | None:
-        """The frame of the layers; gives the attention to the source, if there is one."""
+        """The layers and their frame; returns the attention to the source, if there is one."""
+        bottom, cross = self.top - 2, None
+        if spec.recurrent:
+            self.put("attention", spec.recurrent.upper(), f"{spec.width:,} → {spec.width:,}", f"mask: {mask}", gap=4)
+        else:
+            cross = self._sublayers(spec, mask)
+        steps, sets = len(spec.order), max(spec.order) + 1
+        shared = f"{sets} set{'s' * (sets > 1)} of weights, used {steps} times" if sets < steps else f"× {steps}"
+        self.top -= 2
+        label = f"{name} {shared}".strip() if sets == steps else shared
+        parts = [f"{kind} before layer {layer}" for layer, (kind, _) in spec.between.items()]
+        self.blocks.append(
+            Block(self.x, self.top, WIDTH, bottom - self.top + 1, (", ".join([label, *parts]),), "frame")
+        )
+        if spec.final_norm:
+            self.put("norm", NORM[spec.norm], gap=1)
+        return cross
+
+    def _sublayers(self, spec: Spec, mask: str) -> Block | None:
+        """The sublayers of one layer with attention; returns the attention to the source, if there is one."""
         heads = f"{spec.heads} heads of {spec.head_width}" + ("" if spec.scaled else ", unscaled")
-        bottom = self.top - 2
         self.sublayer(spec, "attention", "self-attention", heads, f"mask: {mask}", *_relations(spec), gap=4)
         cross = self.sublayer(spec, "source", "attention to the source", heads) if spec.cross else None
         inner = f"{spec.width:,} → {spec.feedforward:,} → {spec.width:,}"
         kind = "gated feed-forward" if spec.gated else "feed-forward"
         self.sublayer(spec, "feedforward", kind, f"{inner}, {spec.activation}")
-        steps, sets = len(spec.order), max(spec.order) + 1
-        shared = f"{sets} set{'s' * (sets > 1)} of weights, used {steps} times" if sets < steps else f"× {steps}"
-        self.top -= 2
-        label = f"{name} {shared}".strip() if sets == steps else shared
-        self.blocks.append(Block(self.x, self.top, WIDTH, bottom - self.top + 1, (label,), "frame"))
-        if spec.final_norm:
-            self.put("norm", NORM[spec.norm], gap=1)
         return cross
 
 
@@ -228,9 +239,10 @@ def _heads(spec: Spec) -> list[str]:
     labels, dense = f"{len(spec.labels)} labels", f"dense, {spec.lm_activation}, norm, " if spec.lm_dense else ""
     table = "adaptive softmax" if spec.cutoffs else "tied" if spec.tied else "own table"
     known = {"lm": dense + table, "boundary": "a span from its edges", "detect": "replaced?", "tag": labels,
-             "span": "start and end", "classify": labels, "pair": "two sentences"}  # fmt: skip
+             "span": "start and end", "copy": "tokens of the passage", "classify": labels,
+             "pair": "two sentences"}  # fmt: skip
     pooler = [f"pooler: dense, {spec.classifier_activation}"] * spec.pooler
-    return [f"{name}: {known[name]}" for name in spec.all_heads] + pooler
+    return [f"{name}: {known[name]}" if name in known else name for name in spec.all_heads] + pooler
 
 
 def diagram(spec: Spec, title: str, caption: str = "", masks: Sequence[str] = ()) -> Figure:

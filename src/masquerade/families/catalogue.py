@@ -1,24 +1,14 @@
-"""Every model there is: its published base size, the mask and objective it learned under, and the test that compares it
-with its reference. What ``masquerade models`` lists and draws. Sizes and parameters are not written down here but
-counted on the network that the published configuration builds, so the list cannot drift from the code."""
+"""Every model: its published base size, the mask and objective of its pretraining, and the test that compares it with
+its reference. Layers, widths and parameters are computed from the published configuration."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from torch.overrides import TorchFunctionMode
 
-from masquerade.drawing.diagram import diagram, lay_figure, plan
-from masquerade.drawing.pictures import save
 from masquerade.errors import MasqueradeError
 from masquerade.families import FAMILIES
 from masquerade.families.own import mass, palm
@@ -28,7 +18,7 @@ from masquerade.nn.spec import Spec
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """What the code itself does not say of a published model."""
+    """Facts about a published model that the code does not hold."""
 
     model: str  # the published checkpoint that it is the size of
     base: dict[str, Any]  # … and that one's configuration, as far as it shapes the network
@@ -130,8 +120,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
 
 
 class _Unfilled(TorchFunctionMode):
-    """Builds networks without initial weights: what is only counted needs none, and PyTorch's on the meta device cost
-    seconds."""
+    """Skips the initialisation of weights, which takes seconds even on the meta device and is not needed to count."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called in place of every function of PyTorch."""
@@ -141,9 +130,9 @@ class _Unfilled(TorchFunctionMode):
 
 
 def names() -> list[str]:
-    """Every family, and behind each the models that are kept in it under another name."""
-    behind = {name: [each for each, entry in CATALOGUE.items() if entry.family == name] for name in FAMILIES}
-    return [each for name in FAMILIES for each in (name, *behind[name])]
+    """Every family, each followed by the models that are saved in it under another name."""
+    others = {name: [each for each, entry in CATALOGUE.items() if entry.family == name] for name in FAMILIES}
+    return [each for name in FAMILIES for each in (name, *others[name])]
 
 
 def base_spec(name: str) -> Spec:
@@ -157,14 +146,14 @@ def base_spec(name: str) -> Spec:
 
 
 def count(spec: Spec) -> int:
-    """How many parameters a network has, shared ones once; it is built without memory for them."""
+    """The number of parameters of a network, shared ones once; no memory is allocated for them."""
     with torch.device("meta"), _Unfilled():
         return sum(weight.numel() for weight in Model(spec).parameters())
 
 
 @dataclass(frozen=True)
-class Row:
-    """What the list says of a model; a family without an entry in the catalogue has but name and line."""
+class CatalogueRow:
+    """One model of the list; a family without an entry in the catalogue has a name and a description only."""
 
     name: str
     about: str
@@ -180,14 +169,14 @@ class Row:
     source: str = ""
 
 
-def row(name: str) -> Row:
-    """One model's row."""
+def row(name: str) -> CatalogueRow:
+    """The row of a model."""
     entry = CATALOGUE.get(name)
     if entry is None and name in FAMILIES:
-        return Row(name, FAMILIES[name].about)
+        return CatalogueRow(name, FAMILIES[name].about)
     spec = base_spec(name)
     entry = CATALOGUE[name]
-    return Row(
+    return CatalogueRow(
         name,
         entry.about or FAMILIES[entry.family or name].about,
         entry.model,
@@ -197,45 +186,3 @@ def row(name: str) -> Row:
         count(spec),
         *(entry.masks, entry.objective, entry.parity, entry.against, entry.source),
     )
-
-
-def table(rows: Sequence[Row]) -> Table:
-    """The list for a terminal: narrow enough for the usual one."""
-    out = Table("model", "layers × width", "mask", "learns, is, and is compared with", box=box.SIMPLE_HEAD)
-    for each in rows:
-        layers = f"{each.layers} + {each.decoder_layers}" if each.decoder_layers else f"{each.layers}"
-        test = each.parity.partition("::")[0]
-        out.add_row(
-            f"[bold]{escape(each.name)}[/bold]",
-            f"{layers} × {each.width}\n[dim]{each.parameters / 1e6:.1f} million[/dim]" if each.width else "",
-            ("\n→ " if each.decoder_layers else "\n").join(each.masks),
-            escape(each.objective) + f"\n[dim]{escape(each.about)}\n{escape(each.model)}; {each.against}, {test}[/dim]",
-        )
-    return out
-
-
-def models(name: str | None = None, out: Path | None = None, as_json: bool = False) -> None:
-    """List every model, or draw one of them in the terminal or to a file."""
-    if name is None and out is not None:
-        raise MasqueradeError("--out is for the drawing of one model; say which: --diagram NAME.")
-    if as_json:
-        rows = [asdict(row(each)) for each in (names() if name is None else [name])]
-        print(json.dumps(rows if name is None else rows[0], ensure_ascii=False, indent=2))
-        return
-    console = Console(highlight=False)
-    if name is None:
-        console.print(table([row(each) for each in names()]))
-        return
-    spec, said = base_spec(name), row(name)
-    layers = f"{said.layers} + {said.decoder_layers}" if said.decoder_layers else f"{said.layers}"
-    caption = f"{layers} layers of {said.width}, {said.parameters / 1e6:.1f} million parameters: {said.about}"
-    drawn = diagram(spec, f"{name} ({said.model})", caption, CATALOGUE[name].masks)
-    if out is not None:
-        save(lay_figure(drawn), out)
-        console.print(f"drawn: {escape(str(out))}")
-        return
-    console.print(f"[bold]{escape(drawn.title)}[/bold]\n[dim]{escape(drawn.caption)}[/dim]")
-    for line in plan(drawn):
-        console.print(line)
-    if drawn.size[0] > console.width:
-        console.print("[yellow]Wider than this terminal; a file shows all of it: --out stack.svg[/yellow]")
