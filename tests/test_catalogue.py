@@ -37,6 +37,8 @@ REFERENCES = {
     "ernie": "ErnieForMaskedLM",
     "roformer": "RoFormerForMaskedLM",
     "mpnet": "MPNetForMaskedLM",
+    "distilbert": "DistilBertForMaskedLM",
+    "deberta-v2": "DebertaV2ForMaskedLM",
     "gpt2": "GPT2LMHeadModel",
     "xlnet": "XLNetLMHeadModel",
     "t5": "T5ForConditionalGeneration",

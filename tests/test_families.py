@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
-from parity import TINY, assert_close, check_parity, padded
-from safetensors.torch import load_file
+from parity import TINY, assert_close, check_parity, padded, randomised
+from safetensors.torch import load_file, save_file
 
 import masquerade
+from masquerade import masks
+from masquerade.errors import CheckpointError
+from masquerade.families import FAMILIES as FAMILY_OF
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ORACLES = Path(__file__).parents[2] / "shared" / "oracles"
@@ -24,7 +28,12 @@ FAMILIES = {  # what each has beyond a tiny BERT
     "Ernie": {"use_task_id": True, "task_type_vocab_size": 4},
     "RoFormer": {"embedding_size": 16},
     "MPNet": {},
-}
+    "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    "DebertaV2": {  # as deberta-v3 has it
+        "type_vocab_size": 0, "relative_attention": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm",
+        "share_att_key": True, "pos_att_type": "p2c|c2p", "position_biased_input": False, "max_relative_positions": -1,
+    },
+}  # fmt: skip
 HEADS = {
     "ForMaskedLM": {},
     "ForPreTraining": {},
@@ -44,7 +53,8 @@ def test_logits_equal_the_reference_and_survive_saving_back(family: str, head: s
     inputs = padded(segments=getattr(config, "type_vocab_size", 0) > 1)
     if family == "Ernie":
         inputs["task_type_ids"] = torch.arange(14).remainder(4).expand(3, 14)
-    check_parity(getattr(transformers, family + head)(config), inputs, tmp_path)
+    real = inputs["attention_mask"] > 0 if family == "DebertaV2" and "Sequence" not in head else None  # zeroes padding
+    check_parity(getattr(transformers, family + head)(config), inputs, tmp_path, real)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +71,67 @@ def test_logits_equal_the_reference_and_survive_saving_back(family: str, head: s
         ("Roberta", {"tie_word_embeddings": False}),
         ("Albert", {"tie_word_embeddings": False}),
         ("Electra", {"tie_word_embeddings": False}),
+        ("DistilBert", {"activation": "relu", "sinusoidal_pos_embds": True}),
+        ("DistilBert", {"tie_word_embeddings": False}),
+        ("DebertaV2", {"share_att_key": False, "conv_kernel_size": 3, "conv_act": "gelu"}),  # v2-xlarge: a convolution
+        ("DebertaV2", {"conv_kernel_size": 5, "layer_norm_eps": 1e-5}),
+        ("DebertaV2", {"position_buckets": -1, "max_relative_positions": 8, "norm_rel_ebd": "none"}),
+        ("DebertaV2", {"position_buckets": 8, "max_relative_positions": 16}),
+        ("DebertaV2", {"share_att_key": False, "pos_att_type": ["c2p"]}),
+        ("DebertaV2", {"share_att_key": False, "pos_att_type": ["p2c"], "position_biased_input": True}),
+        ("DebertaV2", {"type_vocab_size": 2, "position_biased_input": True}),
+        ("DebertaV2", {"hidden_act": "relu"}),
+        (
+            "DebertaV2",
+            {"relative_attention": False, "pos_att_type": None, "position_biased_input": True, "norm_rel_ebd": "none"},
+        ),
     ],
 )
 def test_what_a_configuration_can_change_is_followed(family: str, changes: dict[str, object], tmp_path: Path) -> None:
     config = getattr(transformers, f"{family}Config")(**TINY | FAMILIES[family] | changes)
     inputs = padded(n=40, segments=getattr(config, "type_vocab_size", 0) > 1)
-    check_parity(getattr(transformers, f"{family}ForMaskedLM")(config), inputs, tmp_path)
+    real = inputs["attention_mask"] > 0 if family == "DebertaV2" else None
+    check_parity(getattr(transformers, f"{family}ForMaskedLM")(config), inputs, tmp_path, real)
+
+
+@torch.no_grad()
+def test_the_language_head_of_deberta_v3_is_saved_under_the_older_names(tmp_path: Path) -> None:
+    config = transformers.DebertaV2Config(**TINY | FAMILIES["DebertaV2"] | {"legacy": False})
+    model, inputs = randomised(transformers.DebertaV2ForMaskedLM(config)), padded(segments=False)
+    real = inputs["attention_mask"] > 0
+    model.save_pretrained(tmp_path / "theirs")
+    ours = masquerade.load(tmp_path / "theirs")
+    masquerade.save(ours, tmp_path / "ours")
+    again = transformers.DebertaV2ForMaskedLM.from_pretrained(tmp_path / "ours").eval()
+    for logits in (ours.logits(**inputs), again(**inputs).logits):
+        assert_close((logits[real],), (model(**inputs).logits[real],))
+    settings = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    del settings["architectures"]  # as published, with the generator's head beside it
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps(settings))
+    weights = load_file(tmp_path / "theirs" / "model.safetensors")
+    save_file(weights | {"mask_predictions.dense.weight": torch.ones(2, 2)}, tmp_path / "theirs" / "model.safetensors")
+    assert masquerade.load(tmp_path / "theirs").spec.outputs == ("lm",)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", [{}, {"conv_kernel_size": 3}])
+def test_deberta_gives_the_same_states_packed_and_alone(changes: dict[str, int], tmp_path: Path) -> None:
+    config = transformers.DebertaV2Config(**TINY | FAMILIES["DebertaV2"] | changes)
+    randomised(transformers.DebertaV2Model(config)).save_pretrained(tmp_path)
+    model = masquerade.load(tmp_path)
+    texts = [masks.bidirectional(torch.arange(5, 5 + n)) for n in (7, 12, 3)]
+    packed = model.hidden(masks.pack(texts))[0]
+    torch.testing.assert_close(packed, torch.cat([model.hidden(text)[0] for text in texts]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"embedding_size": 16}, {"conv_kernel_size": 3, "conv_groups": 2}, {"relative_attention": False}],
+)
+def test_a_deberta_that_was_never_published_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
+    config = transformers.DebertaV2Config(**TINY | FAMILIES["DebertaV2"] | changes)
+    with pytest.raises(CheckpointError, match="is not supported"):
+        FAMILY_OF["deberta-v2"].spec(config.to_dict())
 
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta", "MPNet"])
@@ -84,7 +149,7 @@ def test_left_padding_and_own_positions_equal_the_reference(family: str, tmp_pat
             assert_close((ours.logits(**inputs),), (theirs(**inputs).logits,))
 
 
-@pytest.mark.parametrize("name", ["Bert", "Roberta", "Albert", "Electra", "Ernie", "RoFormer", "MPNet"])
+@pytest.mark.parametrize("name", ["Bert", "Roberta", "Albert", "Electra", "Ernie", "RoFormer", "MPNet", "DistilBert"])
 def test_bare_encoders_give_the_reference_hidden_states(name: str, tmp_path: Path) -> None:
     config = getattr(transformers, f"{name}Config")(**TINY | FAMILIES[name])
     reference = getattr(transformers, f"{name}Model")(config).eval()

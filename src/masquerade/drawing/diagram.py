@@ -230,6 +230,7 @@ def _relations(spec: Spec) -> list[str]:
         "buckets": f"{spec.buckets} buckets of distance",
         "nezha": f"fixed distances up to {spec.max_distance}",
         "transformer-xl": "asks distance" + (" and segment" if spec.segment_relation else ""),
+        "disentangled": f"distance scored by {' and '.join(spec.position_scores)}",
     }
     return [known[name] for name in spec.positions if name in known]
 

@@ -5,6 +5,8 @@ from masquerade.families.albert_zh import ALBERT_ZH
 from masquerade.families.bart import BART, PEGASUS
 from masquerade.families.base import Family
 from masquerade.families.bert import BERT
+from masquerade.families.deberta import DEBERTA
+from masquerade.families.distilbert import DISTILBERT
 from masquerade.families.electra import ELECTRA
 from masquerade.families.ernie import ERNIE
 from masquerade.families.glm import GLM
@@ -22,6 +24,7 @@ FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         *(BERT, ROBERTA, XLM_ROBERTA, ALBERT, ALBERT_ZH, ELECTRA, ERNIE, NEZHA, ROFORMER, MPNET, UNILM),
+        *(DISTILBERT, DEBERTA),
         *(GPT2, GLM, XLNET, TRANSFORMER_XL),
         *(T5, MT5, BART, PEGASUS, MASS, PALM),
         OWN,

@@ -64,6 +64,11 @@ HF, OLD_HF, PAPER, ROUND = "transformers", "transformers 4", "its definition", "
 TXL = {"vocab_size": 267735, "d_model": 410, "n_layer": 16, "n_head": 10, "d_head": 41, "d_inner": 2100}
 T5_BASE = {"d_model": 768, "num_layers": 12, "num_heads": 12, "d_kv": 64, "d_ff": 3072, "vocab_size": 32128}
 XLNET_BASE = {"vocab_size": 32000, "d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072}
+DISTILBERT_BASE = {"vocab_size": 30522, "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072}
+DEBERTA_V3: dict[str, Any] = {
+    "type_vocab_size": 0, "relative_attention": True, "position_buckets": 256, "norm_rel_ebd": "layer_norm",
+    "share_att_key": True, "pos_att_type": "p2c|c2p", "position_biased_input": False, "max_relative_positions": -1,
+}  # fmt: skip
 GLM_BASE = {"hidden_size": 768, "num_layers": 12, "num_attention_heads": 12, "max_sequence_length": 513}
 
 _entry = CatalogueEntry  # short, so that most entries take two lines
@@ -92,6 +97,10 @@ CATALOGUE: dict[str, CatalogueEntry] = {
                       "masked words", FAMILY_TEST, HF, "Su et al. 2021"),
     "mpnet": _entry("mpnet-base", _bert(30527, max_position_embeddings=514), LM, ("compensated",),
                    "permuted words", FAMILY_TEST, HF, "Song et al. 2020"),
+    "distilbert": _entry("distilbert-base-uncased", DISTILBERT_BASE, LM, ALL, "masked words; its teacher's outputs",
+                        FAMILY_TEST, HF, "Sanh et al. 2019"),
+    "deberta-v2": _entry("deberta-v3-base", _bert(128100, **DEBERTA_V3), LM, ALL,
+                        "masked words (v2); replaced tokens (v3)", FAMILY_TEST, HF, "He et al. 2020, 2021"),
     "unilm": _entry("unilm1-base-cased", _bert(28996, type_vocab_size=6), ("lm", "pair"),
                    ("bidirectional", "causal", "backward", "prefix"), "masked words under each mask; next sentence",
                    UNILM_TEST, HF, "Dong et al. 2019"),

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from masquerade.nn.disentangled import Disentangled
 from masquerade.nn.relations import Nezha, TransformerXL, View, relation
 from masquerade.nn.spec import Spec
 
@@ -86,6 +87,8 @@ class Attention(nn.Module):
         self.heads, self.dropout = spec.heads, spec.attention_dropout
         self.scale = 1 / math.sqrt(spec.head_width) if spec.scaled else 1.0
         self.relation = None if cross else relation(spec)
+        if isinstance(self.relation, Disentangled):
+            self.scale *= self.relation.scale
 
     def forward(self, x: Tensor, view: View, past: KeyValues | None = None) -> tuple[Tensor, KeyValues]:
         """x (rows, q, width) → the same shape, and the keys and values of all tokens so far."""
@@ -112,7 +115,10 @@ class Attention(nn.Module):
             query = view.rotation(query)
         dropout = self.dropout if self.training else 0.0
         if self.relation is not None:
-            relative = self.relation.scores(query, view) * self.scale
+            if isinstance(self.relation, Disentangled):
+                relative = self.relation.scores(query, key, view, self.query, self.key) * self.scale
+            else:
+                relative = self.relation.scores(query, view) * self.scale
             bias = relative if bias is None else bias + relative
         if isinstance(self.relation, TransformerXL):
             query = self.relation.content(query)

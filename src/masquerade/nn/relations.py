@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from masquerade.nn.disentangled import Disentangled
 from masquerade.nn.positions import Rotation, sinusoids
 from masquerade.nn.spec import Spec
 
@@ -23,6 +24,7 @@ class View:
     bias: Tensor | None  # (rows or 1, heads or 1, q, k), added to the scores; None where every query sees every key
     blind: Tensor | None = None  # bool (rows, 1, q, 1), the queries that see no key; None if there are none
     distance: Tensor | None = None  # (rows or 1, q, k), key position minus query position, if a scheme needs it
+    relative: tuple[Tensor, Tensor] | None = None  # DeBERTa: rows (rows or 1, 1, q, k) of a table (positions, width)
     differs: Tensor | None = None  # bool (rows, q, k), whether the segments differ, if a scheme needs it
     rotation: Rotation | None = None  # of this pass's queries and keys, with rotary positions
     blocks: BlockMask | None = None  # the mask for FlexAttention, instead of bias and blind
@@ -100,8 +102,9 @@ class TransformerXL(nn.Module):
         return scores
 
 
-def relation(spec: Spec) -> Nezha | TransformerXL | None:
+def relation(spec: Spec) -> Nezha | TransformerXL | Disentangled | None:
     """The scheme inside attention that a spec names; None if it names none."""
-    if "nezha" in spec.positions:
-        return Nezha(spec)
-    return TransformerXL(spec) if "transformer-xl" in spec.positions else None
+    for name, make in (("nezha", Nezha), ("transformer-xl", TransformerXL), ("disentangled", Disentangled)):
+        if name in spec.positions:
+            return make(spec)
+    return None

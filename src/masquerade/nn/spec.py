@@ -10,7 +10,7 @@ from typing import Any
 from masquerade.errors import SpecError
 from masquerade.nn.activations import ACTIVATIONS
 
-POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl")
+POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl", "disentangled")
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
 RECURRENT = ("lstm", "gru")
@@ -47,6 +47,9 @@ class Spec:
     buckets: int = 32
     segment_relation: bool = False  # Transformer-XL's attention also scores whether segments are equal (XLNet)
     share_biases: bool = False  # … and all its layers share its two biases
+    position_scores: tuple[str, ...] = ("c2p", "p2c")  # DeBERTa: content against position, position against content
+    share_projections: bool = False  # … with the projections of the content
+    relative_norm: bool = False  # … and a norm over the vectors of relative positions
     # layers
     recurrent: str | None = None  # one of RECURRENT instead of attention; it needs no positions: ()
     activation: str = "gelu"
@@ -84,7 +87,7 @@ class Spec:
     labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")  # the labels of classifiers and taggers
 
     def __post_init__(self) -> None:
-        for name in ("positions", "outputs", "spare", "labels", "cutoffs"):
+        for name in ("positions", "position_scores", "outputs", "spare", "labels", "cutoffs"):
             self._set(name, tuple(getattr(self, name)))
         if isinstance(self.decoder, Mapping):
             self._set("decoder", Spec.of(self.decoder))
@@ -134,8 +137,9 @@ class Spec:
             raise SpecError(f"These positions come in pairs; a head is {self.head_width} wide and must be even.")
         if "transformer-xl" in self.positions and self.width % 2:
             raise SpecError(f"Transformer-XL's positions come in pairs; a width of {self.width} must be even.")
-        if {"nezha", "transformer-xl"} <= set(self.positions):
-            raise SpecError("NEZHA's and Transformer-XL's positions both change attention; name one of them.")
+        _known("kind of position score", self.position_scores, ("c2p", "p2c"))
+        if len({"nezha", "transformer-xl", "disentangled"} & set(self.positions)) > 1:
+            raise SpecError("NEZHA's, Transformer-XL's and DeBERTa's positions all change attention; name one of them.")
         if not self.lm_dense and self.embedding and not self.project_words:
             raise SpecError("A language head without a dense layer cannot use narrow embeddings; set 'lm_dense'.")
         if self.cutoffs and (list(self.cutoffs) != sorted({*self.cutoffs}) or not 0 < self.cutoffs[-1] < self.vocab):
@@ -156,7 +160,7 @@ class Spec:
         _known("recurrent layer", (kind,), RECURRENT)
         if self.decoder is not None or self.cross or self.groups is not None or self.between:
             raise SpecError("Recurrent layers take no decoder, no shared weights and nothing between layers.")
-        if {"rotary", "buckets", "nezha", "transformer-xl"} & set(self.positions):
+        if {"rotary", "buckets", "nezha", "transformer-xl", "disentangled"} & set(self.positions):
             raise SpecError("Recurrent layers have no attention, so they take no distances; use positions=().")
 
     @property

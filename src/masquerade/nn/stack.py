@@ -14,6 +14,7 @@ from masquerade.layout import Layout, additive, all_visible, mask_mod, visible
 from masquerade.nn.attention import Attention, KeyValues, block_mask
 from masquerade.nn.between import Between, Flow, make_between
 from masquerade.nn.cache import Cache
+from masquerade.nn.disentangled import RelativeTable
 from masquerade.nn.feedforward import FeedForward
 from masquerade.nn.norms import norm
 from masquerade.nn.positions import Buckets, Rotation
@@ -93,7 +94,8 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(Layer(spec) for _ in range(max(self.order) + 1))
         self.between = make_between(spec)
         self.buckets = Buckets(spec) if "buckets" in spec.positions else None
-        self.needs_distance = bool({"nezha", "transformer-xl", "buckets"} & set(spec.positions))
+        self.relative = RelativeTable(spec) if "disentangled" in spec.positions else None
+        self.needs_distance = bool({"nezha", "transformer-xl", "buckets", "disentangled"} & set(spec.positions))
         self.needs_segment = spec.segment_relation
         self.rotary_width = spec.head_width if "rotary" in spec.positions else None
         self.attention_dropout = spec.attention_dropout
@@ -186,7 +188,8 @@ class Stack(nn.Module):
             differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
         if self.rotary_width is not None:
             rotation = Rotation(queries.position, self.rotary_width, like.dtype)
-        return View(bias, view.blind, distance, differs, rotation)
+        relative = self.relative(distance) if self.relative is not None and distance is not None else None
+        return View(bias, view.blind, distance, relative, differs, rotation)
 
     def _runs_flex(self, queries: Layout, keys: Layout, like: Tensor) -> bool:
         """Whether attention runs through FlexAttention. It cannot where scores get a bias or weights a dropout, nor

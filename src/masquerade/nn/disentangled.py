@@ -1,0 +1,130 @@
+"""DeBERTa's disentangled attention: scores of content and relative position, and the convolution of DeBERTa-v2."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from masquerade.errors import LayoutError
+from masquerade.layout import Kind
+from masquerade.nn.activations import ACTIVATIONS
+from masquerade.nn.between import Between, Flow, register
+from masquerade.nn.norms import norm
+from masquerade.nn.spec import Spec
+
+if TYPE_CHECKING:
+    from masquerade.nn.relations import View
+
+CONVOLVED = "convolved"  # the output of the convolution, between the layers before which it is made and added
+
+
+class RelativeTable(nn.Module):
+    """A vector for each relative position, shared by all layers. Without buckets there are 2 × ``max_distance`` of
+    them; with buckets 2 × ``buckets``: near distances have a row each, farther ones share rows that widen
+    logarithmically."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.span, self.buckets, self.max_distance = spec.buckets or spec.max_distance, spec.buckets, spec.max_distance
+        self.table = nn.Embedding(2 * self.span, spec.width)
+        self.norm = norm(spec) if spec.relative_norm else None
+
+    def forward(self, distance: Tensor) -> tuple[Tensor, Tensor]:
+        """Key position minus query position, (rows or 1, q, k) → the row of each pair, (rows or 1, 1, q, k), and the
+        table's vectors (2 × span, width)."""
+        ahead = -distance  # the reference counts from the key to the query
+        if self.buckets:
+            middle = self.buckets // 2
+            far = ahead.abs().clamp(min=middle)
+            ratio = (far / middle).log() / torch.tensor((self.max_distance - 1) / middle).log()
+            wide = ((ratio * (middle - 1)).ceil() + middle).long() * ahead.sign()
+            ahead = torch.where(ahead.abs() <= middle, ahead, wide)
+        index = (ahead + self.span).clamp(0, 2 * self.span - 1).unsqueeze(1)
+        table: Tensor = self.table.weight
+        return index, table if self.norm is None else self.norm(table)
+
+
+class Disentangled(nn.Module):
+    """The scores of relative positions: the query's content against the position ("c2p"), and the position against
+    the key's content ("p2c"). Positions have projections of their own, or share those of the content."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        inside, kinds = spec.heads * spec.head_width, spec.position_scores
+        own = not spec.share_projections
+        self.key = nn.Linear(spec.width, inside) if own and "c2p" in kinds else None
+        self.query = nn.Linear(spec.width, inside) if own and "p2c" in kinds else None
+        self.kinds, self.heads = kinds, spec.heads
+        self.dropout = nn.Dropout(spec.dropout)
+        self.scale = 1 / math.sqrt(1 + len(kinds))  # all kinds of scores are summed, content against content too
+
+    def scores(
+        self, query: Tensor, key: Tensor, view: View, content_query: nn.Linear, content_key: nn.Linear
+    ) -> Tensor:
+        """Queries (rows, heads, q, d) and keys (rows, heads, k, d) → (rows, heads, q, k). ``content_query`` and
+        ``content_key`` are the projections of the content, for those who share them."""
+        if view.relative is None:
+            raise TypeError("a view for DeBERTa carries relative positions")
+        index, table = view.relative
+        table, index = self.dropout(table), index.expand(len(query), self.heads, -1, -1)
+        scores = query.new_zeros(())
+        if "c2p" in self.kinds:
+            by_position = query @ self._split((self.key or content_key)(table)).transpose(-1, -2)
+            scores = scores + by_position.gather(-1, index)
+        if "p2c" in self.kinds:
+            by_position = key @ self._split((self.query or content_query)(table)).transpose(-1, -2)
+            scores = scores + by_position.gather(-1, index.transpose(-1, -2)).transpose(-1, -2)
+        return scores
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(positions, heads × d) → (heads, positions, d)"""
+        return x.view(len(x), self.heads, -1).transpose(0, 1)
+
+
+class Convolution(Between):
+    """The convolution of a layer's input over neighbouring tokens of a document, kept for ``AddConvolution``."""
+
+    def __init__(self, spec: Spec, layer: int, size: int, activation: str) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(spec.width, spec.width, size)
+        self.activation, self.dropout = ACTIVATIONS[activation], nn.Dropout(spec.dropout)
+
+    def forward(self, flow: Flow) -> Flow:
+        """States (rows, n, width) stay; the convolution (rows, n, width) goes to the outputs. Tokens of other
+        documents and padding count as 0, so that packed rows give what single ones give."""
+        if flow.cached:
+            raise LayoutError("A convolution reads the next token, so a pass through it cannot be cached.")
+        size, document, n = self.conv.kernel_size[0], flow.layout.document, flow.states.shape[1]
+        room = ((size - 1) // 2, size // 2)
+        states = F.pad(flow.states, (0, 0, *room))
+        documents = F.pad(document.masked_fill(flow.layout.kind != Kind.CONTENT, -1), room, value=-1)
+        found = torch.zeros_like(flow.states)
+        for offset in range(size):
+            same = (documents[:, offset : offset + n] == document).unsqueeze(-1)
+            found = found + F.linear(states[:, offset : offset + n] * same, self.conv.weight[:, :, offset])
+        if self.conv.bias is not None:
+            found = found + self.conv.bias
+        found = self.activation(self.dropout(found))
+        return replace(flow, outputs={**flow.outputs, CONVOLVED: found})
+
+
+class AddConvolution(Between):
+    """Adds the convolution of the first layer's input to that layer's output, and normalises the sum."""
+
+    def __init__(self, spec: Spec, layer: int) -> None:
+        super().__init__()
+        self.norm = norm(spec)
+
+    def forward(self, flow: Flow) -> Flow:
+        """States (rows, n, width) → the same shape"""
+        outputs = dict(flow.outputs)
+        return replace(flow, states=self.norm(flow.states + outputs.pop(CONVOLVED)), outputs=outputs)
+
+
+register("convolution", Convolution)
+register("add-convolution", AddConvolution)
