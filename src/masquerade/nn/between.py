@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 
 from torch import Tensor, nn
 
@@ -43,6 +44,11 @@ class Between(nn.Module):
 Maker = Callable[..., Between]  # called with the spec, the layer, and the options as keywords
 
 _MAKERS: dict[str, Maker] = {}
+_HOMES = {  # modules that register the kinds of later stages, imported when a spec names one
+    "knowbert": "masquerade.memory.entity.knowbert",
+    "entities": "masquerade.memory.entity.experts",
+    "facts": "masquerade.memory.entity.facts",
+}
 
 
 def register(kind: str, make: Maker) -> None:
@@ -55,8 +61,10 @@ def make_between(spec: Spec) -> nn.ModuleDict:
     """The parts that a spec names, by the layer before which they run."""
     parts = nn.ModuleDict()
     for layer, (kind, options) in spec.between.items():
+        if kind not in _MAKERS and kind in _HOMES:
+            import_module(_HOMES[kind])
         if kind not in _MAKERS:
-            known = ", ".join(sorted(_MAKERS))
+            known = ", ".join(sorted({*_MAKERS, *_HOMES}))
             raise SpecError(
                 f"There is no part '{kind}' to run before layer {layer}; known are {known}. "
                 "Import the module that registers it first."

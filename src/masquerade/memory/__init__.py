@@ -1,0 +1,1 @@
+"""Memory: working memory, retrieval, entities and facts."""

@@ -1,0 +1,67 @@
+"""Entities as Experts (Févry et al., 2020): a memory of entities between two layers.
+
+The input ``memory.mentions`` (m, 2) names the mentions as spans of tokens; without it the part finds them itself. The
+outputs are ``memory.tags`` (rows, n, 3), the scores of BEGIN, INSIDE and OUTSIDE; ``memory.spans`` (m, 2), the
+mentions; ``memory.table``, the entity vectors; while training ``memory.entity_scores`` (m, entities); in use
+``memory.entities`` (m, k) and ``memory.weights`` (m, k), the best entities of each mention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from masquerade.memory.entity.spans import TAGS, Spans, from_tags
+from masquerade.memory.entity.table import EntityTable
+from masquerade.nn.between import Between, Flow, register
+from masquerade.nn.norms import norm
+from masquerade.nn.spec import Spec
+
+
+class EntitiesAsExperts(Between):
+    """Looks up the entity of each mention, by its first and last token, and adds it at the mention's first token.
+
+    ``width`` is that of the entity vectors, ``top`` the number of entities that a mention reads in use; while training
+    it reads all of them. ``trained`` is the number of entities whose vectors are trained too.
+    """
+
+    def __init__(
+        self, spec: Spec, layer: int, width: int, top: int = 100, trained: int = 0, memory: str = "memory"
+    ) -> None:
+        super().__init__()
+        self.top, self.memory = top, memory
+        self.entities = EntityTable(width, trained)
+        self.tag = nn.Linear(spec.width, TAGS)
+        self.query = nn.Linear(2 * spec.width, width)
+        self.back = nn.Linear(width, spec.width)
+        self.norm = norm(spec)
+
+    def begin(self) -> None:
+        """Nothing depends on other weights."""
+
+    def forward(self, flow: Flow) -> Flow:
+        """States (rows, n, width) → the same shape"""
+        states, name, table = flow.states, self.memory, self.entities()
+        tags = self.tag(states)  # (rows, n, 3)
+        mentions = flow.inputs.get(f"{name}.mentions")
+        if mentions is None:
+            mentions = from_tags(tags.argmax(-1), flow.layout)
+        spans = Spans.of(mentions, flow.layout)
+        flow.outputs.update({f"{name}.tags": tags, f"{name}.spans": mentions, f"{name}.table": table})
+        scores = self.query(spans.ends(states)) @ table.T  # (m, entities)
+        if self.training:
+            flow.outputs[f"{name}.entity_scores"] = scores
+            entity = scores.softmax(-1) @ table
+        else:
+            best, index = scores.topk(min(self.top, len(table)))
+            weights = best.softmax(-1)  # (m, k)
+            flow.outputs.update({f"{name}.entities": index, f"{name}.weights": weights})
+            entity = (weights.unsqueeze(-1) * table[index]).sum(1)
+        update = self.back(entity) * bool(len(table))  # (m, width); an empty memory adds nothing
+        added = torch.zeros_like(states).flatten(0, 1).index_add(0, spans.first, update.to(states.dtype))
+        return replace(flow, states=self.norm(states + added.view_as(states)))
+
+
+register("entities", EntitiesAsExperts)
