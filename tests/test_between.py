@@ -168,7 +168,7 @@ def test_a_part_may_drop_tokens_but_not_under_a_cache() -> None:
 
 
 def test_parts_that_do_not_exist_or_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="no part 'entity' to run before layer 1; known are .*entities, facts, fork"):
+    with pytest.raises(SpecError, match=r"no part 'entity' to run before layer 1; known are .*entities, facts, fork"):
         Model(Spec(**PLAIN, between={1: ("entity", {})}))
     with pytest.raises(SpecError, match="do not fit the part 'toy'"):
         Model(Spec(**PLAIN, between={1: ("toy", {"size": 3})}))
