@@ -16,6 +16,7 @@ from masquerade.text.sentences import SENTENCE, SENTENCE_END
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import KINDS, train_tokenizer
 
+FIXTURES = Path(__file__).parent / "fixtures"
 VOCABULARY = [
     "[PAD]",
     "[UNK]",
@@ -173,3 +174,29 @@ def test_a_vocabulary_that_cannot_be_made_is_one_sentence() -> None:
         train_tokenizer(TEXTS, "bpe", 5)
     with pytest.raises(MasqueradeError, match="no text to make a vocabulary of"):
         train_tokenizer([])
+
+
+def test_a_sentencepiece_file_of_deberta_gives_the_ids_of_sentencepiece(tmp_path: Path) -> None:
+    expected = json.loads((FIXTURES / "deberta" / "expected.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.load(FIXTURES / "deberta")
+    assert tokenizer is not None
+    for text, ids in expected.items():
+        assert tokenizer.encode(text) == ids
+    assert [tokenizer.specials[role] for role in ("pad", "cls", "sep", "unk")] == [0, 1, 2, 3]
+    assert tokenizer.specials["mask"] == len(tokenizer) - 1
+    text = "The Danube flows"
+    ids, segments = tokenizer.encode_pairs([(text, "Rhine")], 40)[0]
+    inner = [tokenizer.encode(text), tokenizer.encode("Rhine")]
+    assert ids == [1, *inner[0], 2, *inner[1], 2] and segments == [0] * (len(inner[0]) + 2) + [1] * (len(inner[1]) + 1)
+    assert tokenizer.decode(ids) == "The Danube flows Rhine"
+    tokenizer.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    assert again is not None and again.encode("谁修建了都江堰？") == expected["谁修建了都江堰？"]
+
+
+def test_a_damaged_sentencepiece_file_is_one_sentence(tmp_path: Path) -> None:
+    whole = (FIXTURES / "deberta" / "spm.model").read_bytes()
+    for data in (whole[: len(whole) // 2], b"\xff" * 40, b"", b"plain text"):
+        (tmp_path / "spm.model").write_bytes(data)
+        with pytest.raises(CheckpointError, match=r"spm\.model"):
+            Tokenizer.load(tmp_path)

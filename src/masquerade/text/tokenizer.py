@@ -16,6 +16,7 @@ from tokenizers.processors import TemplateProcessing
 from masquerade.errors import CheckpointError, MasqueradeError
 from masquerade.files import read_json, write_text
 from masquerade.text.chinese import join_pieces
+from masquerade.text.sentencepiece import read_sentencepiece
 
 ROLES = {  # the special tokens, by what they do, under the names that published vocabularies give them
     "cls": ("[CLS]", "<s>", "<cls>", "<|endoftext|>"),
@@ -46,6 +47,8 @@ class Tokenizer:
         settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
         try:
             backend = _backend(folder, settings)
+        except CheckpointError:
+            raise
         except Exception as error:  # the library raises bare Exceptions for damaged files
             raise CheckpointError(f"The tokenizer in {folder} cannot be read: {error}.") from error
         if backend is None:
@@ -149,6 +152,8 @@ def _backend(folder: Path, settings: dict[str, Any]) -> Backend | None:
             )
         backend.add_special_tokens([name for names in ROLES.values() for name in names if backend.token_to_id(name)])
         return backend
+    if (folder / "spm.model").is_file():
+        return read_sentencepiece(folder, settings)
     return None
 
 
