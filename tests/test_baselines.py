@@ -105,7 +105,7 @@ def test_a_recurrent_stack_is_what_the_equations_say(kind: str) -> None:
     ids=["bidirectional", "backward", "permuted", "prefix", "two_stream", "blocks", "window", "branches", "packed"],
 )
 def test_a_recurrent_model_refuses_every_mask_but_the_causal_one(layout: Layout) -> None:
-    with pytest.raises(LayoutError, match="reads from left to right"):
+    with pytest.raises(LayoutError, match="needs a causal layout"):
         build(TINY).hidden(layout)
 
 
@@ -131,9 +131,9 @@ def test_padded_tensors_are_read_from_left_to_right() -> None:
     ("changes", "sentence"),
     [
         ({"recurrent": "rnn"}, "There is no recurrent layer 'rnn'; choose from lstm, gru"),
-        ({"cross": True}, "look at no source"),
-        ({"groups": 1}, "share no weights"),
-        ({"positions": ("rotary",)}, "no attention that could ask for distances"),
+        ({"cross": True}, "take no decoder"),
+        ({"groups": 1}, "no shared weights"),
+        ({"positions": ("rotary",)}, "they take no distances"),
     ],
 )
 def test_recurrent_specs_that_cannot_be_are_one_sentence(changes: dict[str, object], sentence: str) -> None:
