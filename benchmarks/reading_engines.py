@@ -53,7 +53,7 @@ def ours(source: str, folder: str) -> Answerer:
     from masquerade.decoding.beam import Beam
     from masquerade.decoding.constraints import SpanOf
     from masquerade.decoding.loop import DecodingTask, Session, write
-    from masquerade.reading.decoders import BEAMS, Copyist
+    from masquerade.reading.decoders import BEAMS, CopySession
     from masquerade.reading.reader import Reader
 
     class Writer(Reader):
@@ -66,16 +66,16 @@ def ours(source: str, folder: str) -> Answerer:
         def _written(self, batch: Sequence[list[Any]], n_best: int, decoder: str, free: bool) -> Iterator[Any]:
             asks, words = [ask for part in batch for ask in part], self.settings.written.get("words", 0.0)
             canvas, limits = (
-                self.sheet.canvas([(ask.ids, ask.window.ids) for ask in asks]),
-                [self.sheet.slots] * len(asks),
+                self.layout.canvas([(ask.ids, ask.window.ids) for ask in asks]),
+                [self.layout.slots] * len(asks),
             )
             spans = [SpanOf(ask.window.ids) for ask in asks]
             session = (
-                Copyist(self.model, canvas, self.cached, self.sheet, words)
+                CopySession(self.model, canvas, self.cached, self.layout, words)
                 if words < 1
                 else Session(self.model, canvas, self.cached)
             )
-            task = DecodingTask(session, self.sheet.sep, limits, least=1, constraints=spans)
+            task = DecodingTask(session, self.layout.sep, limits, least=1, constraints=spans)
             writing = self.method.start(task)
             for _ in write(task.session, writing):
                 pass

@@ -21,7 +21,7 @@ from masquerade.reading.scores import METRICS
 
 
 def main() -> None:
-    """Ask, and print a table."""
+    """WindowQuestion, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reader")
     parser.add_argument("data")

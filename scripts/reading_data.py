@@ -24,7 +24,7 @@ from typing import Any
 
 from masquerade.data.records import read_records
 from masquerade.files import write_text
-from masquerade.reading.records import Asked, Gold, read_questions, write_questions
+from masquerade.reading.records import Gold, QuestionRecord, read_questions, write_questions
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ ENGLISH = [
     Part("en/more/unansq-full-context.jsonl.gz", 0.15, 0.25, "squad2", pairs=True),
     Part("en/squad-train-subset.json"),
     Part("en/more/squad1-extra.jsonl"),
-    Part("en/more/unansq-question-joined.jsonl", pairs=True),
+    Part("en/more/unansq-question-combined.jsonl", pairs=True),
     Part("en/more/unansq-dev-lowercase.jsonl", pairs=True),
     Part("en/more/squad2-train-part.jsonl"),
     Part("en/more/friendsqa-devtest.jsonl", 0.0, 1.0, "dialogue"),
@@ -75,7 +75,7 @@ def chance(text: str) -> float:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
 
 
-def articles(records: Sequence[Asked]) -> list[str]:
+def articles(records: Sequence[QuestionRecord]) -> list[str]:
     """The article of each question: its title, or its passage where titles do not tell articles apart."""
     titles = Counter(record.title for record in records)
     telling = {title for title, count in titles.items() if title and count * 20 <= len(records)}
@@ -87,16 +87,18 @@ def plain(text: str) -> str:
     return re.sub(r"\W+", "", text.lower())
 
 
-def split(part: Part, records: Sequence[Asked]) -> tuple[list[Asked], list[Asked], list[Asked]]:
+def split(
+    part: Part, records: Sequence[QuestionRecord]
+) -> tuple[list[QuestionRecord], list[QuestionRecord], list[QuestionRecord]]:
     """The questions of a file for training, tuning and tests; an article's are all in one of them."""
-    sides: tuple[list[Asked], list[Asked], list[Asked]] = ([], [], [])
+    sides: tuple[list[QuestionRecord], list[QuestionRecord], list[QuestionRecord]] = ([], [], [])
     for record, article in zip(records, articles(records), strict=True):
         place = chance(article)
         sides[2 if place < part.test else 1 if place < part.test + part.tune else 0].append(record)
     return sides
 
 
-def read(path: Path, folder: Path) -> list[Asked]:
+def read(path: Path, folder: Path) -> list[QuestionRecord]:
     """The questions of a file; where it has a passage a line, its number tells apart questions of the same id."""
     if ".jsonl" not in path.name:
         return read_questions(str(path))
@@ -109,14 +111,14 @@ def read(path: Path, folder: Path) -> list[Asked]:
     return read_questions(str(copy))
 
 
-def usable(records: Iterable[Asked]) -> list[Asked]:
+def usable(records: Iterable[QuestionRecord]) -> list[QuestionRecord]:
     """Questions whose answer is a span of the passage, and those without an answer."""
     return [record for record in records if any(record.spans) or not record.accepted]
 
 
 def prepare(source: Path, out: Path, language: str, parts: Sequence[Part]) -> None:
     """Write the parts of one language."""
-    train, tune, held = list[Asked](), list[Asked](), set[str]()
+    train, tune, held = list[QuestionRecord](), list[QuestionRecord](), set[str]()
     seen = set[tuple[str, str]]()
     titles = list[str]()
     for part in parts:
@@ -155,7 +157,7 @@ SCRIPTS = [("", ""), ("t2s", "t2s"), ("s2t", "s2t"), ("t2s", "s2t"), ("s2t", "t2
 SHARES = [0.6, 0.75, 0.9, 0.95, 1.0]  # up to which number each of them is taken
 
 
-def converted(record: Asked) -> Asked:
+def converted(record: QuestionRecord) -> QuestionRecord:
     """A Chinese question as it is, in the other script, or with question and passage in different scripts. Where
     conversion changes the length of the passage, so that places would move, it stays as it is."""
     number = chance(f"script {record.passages[0]}")
@@ -181,7 +183,7 @@ def converter(name: str) -> Any:
     return OpenCC(name)
 
 
-def write(records: Sequence[Asked], path: Path) -> None:
+def write(records: Sequence[QuestionRecord], path: Path) -> None:
     """Questions as JSON lines."""
     none = sum(not any(record.spans) for record in records)
     print(f"{path}: {write_questions(records, path):,} questions, {none:,} without an answer")

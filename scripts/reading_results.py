@@ -44,9 +44,10 @@ from masquerade.checkpoints.folders import load
 from masquerade.decoding.spans import best_spans
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
-from masquerade.reading.memory import encode, recall
-from masquerade.reading.reader import DECODERS, Found, Reader
-from masquerade.reading.records import Asked, read_questions
+from masquerade.reading.decoders import DECODERS
+from masquerade.reading.memory import encode_passages, encode_questions
+from masquerade.reading.reader import Found, Reader
+from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.reading.span_scores import PARTS
 from masquerade.reading.training import Reading, TrainReader
@@ -168,12 +169,12 @@ def finish(task: Task) -> None:
             write_text(file, json.dumps(known, indent=1) + "\n")
 
 
-def held_out(task: Task) -> list[Asked]:
+def held_out(task: Task) -> list[QuestionRecord]:
     """Some of the held-out questions: as many as are wanted, from the whole of the file."""
     return spread_out(read_questions(str(task.data / FILES[task.language][1])), task.questions)
 
 
-def spread_out(records: Sequence[Asked], count: int) -> list[Asked]:
+def spread_out(records: Sequence[QuestionRecord], count: int) -> list[QuestionRecord]:
     """So many records, from the whole of them."""
     return list(records[:: max(1, len(records) // count)][:count])
 
@@ -186,19 +187,19 @@ class Walker(Reader):
 
     @torch.inference_mode()
     def _pointed(self, batch: Sequence[list[Any]], n_best: int) -> Iterator[Found]:
-        kept = encode(self.model, self.sheet, [asks[0].window for asks in batch])
-        rows = recall(self.model, self.sheet, kept, [[ask.ids for ask in asks] for asks in batch])
+        kept = encode_passages(self.model, self.layout, [asks[0].window for asks in batch])
+        rows = encode_questions(self.model, self.layout, kept, [[ask.ids for ask in asks] for asks in batch])
         logs = self.model.head("lm", rows.slots).float().log_softmax(-1)
         for row, ask in enumerate(ask for asks in batch for ask in asks):
-            ids, score = walk(logs[row], ask.window.ids, self.sheet.sep, self.least)
-            best = best_spans(logs[row], ask.window.ids, self.sheet.sep)[0]
+            ids, score = walk(logs[row], ask.window.ids, self.layout.sep, self.least)
+            best = best_spans(logs[row], ask.window.ids, self.layout.sep)[0]
             self.asked += 1
             self.silent += not ids
             self.missed += bool(ids) and best.score > score + 1e-4
             yield ask, [ask.words(tuple(ids), math.exp(score), self.tokenizer)] if ids else [], 0.0
 
 
-def evaluate(folder: Path, way: str, records: Sequence[Asked], metric: str) -> dict[str, float]:
+def evaluate(folder: Path, way: str, records: Sequence[QuestionRecord], metric: str) -> dict[str, float]:
     """How good a reader's answers are: by one of its decoders, by some of its heads, or by the walk."""
     walks, parts = way.startswith("walk"), way.split("+")
     reader = (Walker if walks else Reader)(load(folder))

@@ -24,7 +24,7 @@ from masquerade.checkpoints.folders import load, save
 from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.files import write_text
 from masquerade.reading.reader import Reader
-from masquerade.reading.records import Asked, read_questions
+from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.text.tokenizer import Tokenizer
 
@@ -45,14 +45,14 @@ def usable(tokenizer: Tokenizer) -> list[int]:
     return [number for number, token in tokens if not re.fullmatch(r"\[unused\d+\]|##[\u4e00-\u9fff]", token)]
 
 
-def scored(reader: Reader, records: list[Asked], metric: str) -> dict[str, float]:
+def scored(reader: Reader, records: list[QuestionRecord], metric: str) -> dict[str, float]:
     """How well a reader does that always answers."""
     answers = reader.ask_many([(record.question, record.passages) for record in records])
     found = {record.id: answer.text for record, answer in zip(records, answers, strict=True)}
     return METRICS[metric](found, records).total
 
 
-def threshold(reader: Reader, records: list[Asked]) -> tuple[float, float]:
+def threshold(reader: Reader, records: list[QuestionRecord]) -> tuple[float, float]:
     """The probability below which an answer is none, and how often that is right."""
     pairs = [(record.question, record.passages[0]) for record in records]
     others = [
@@ -67,7 +67,7 @@ def threshold(reader: Reader, records: list[Asked]) -> tuple[float, float]:
     return -best[1], best[0] / (2 * len(records))
 
 
-def forgetful(reader: Reader, records: list[Asked]) -> int:
+def forgetful(reader: Reader, records: list[QuestionRecord]) -> int:
     """How many answers are others once the passages are remembered."""
     pairs = [(record.question, record.passages) for record in records]
     cold, warm = reader.ask_many(pairs), Reader(reader.model, memory=2**36)

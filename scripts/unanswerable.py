@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from masquerade.data.records import read_records
-from masquerade.reading.records import Asked, read_questions, write_questions
+from masquerade.reading.records import QuestionRecord, read_questions, write_questions
 
 WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)?|[^\w\s]")
 NAME = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
@@ -51,7 +51,7 @@ def replaced_words(source: str) -> dict[str, list[str]]:
     return {word: others for word, others in found.items() if len(others) > 1}
 
 
-def other_word(record: Asked, rng: random.Random, words: dict[str, list[str]]) -> str | None:
+def other_word(record: QuestionRecord, rng: random.Random, words: dict[str, list[str]]) -> str | None:
     """The question with one word or number replaced."""
     places = list(WORD.finditer(record.question))
     numbers = [place for place in places if place[0].isdigit()]
@@ -74,7 +74,7 @@ def other_word(record: Asked, rng: random.Random, words: dict[str, list[str]]) -
     return record.question[: place.start()] + new + record.question[place.end() :]
 
 
-def other_name(record: Asked, rng: random.Random, names: Sequence[str]) -> str | None:
+def other_name(record: QuestionRecord, rng: random.Random, names: Sequence[str]) -> str | None:
     """The question with one name replaced by one that the passage does not have."""
     pattern = QUOTED if re.search(r"[\u4e00-\u9fff]", record.question) else NAME
     places = list(pattern.finditer(record.question))
@@ -95,10 +95,10 @@ def grams(text: str) -> frozenset[str]:
     }
 
 
-def near_questions(records: Sequence[Asked]) -> Iterator[tuple[Asked, Asked]]:
+def near_questions(records: Sequence[QuestionRecord]) -> Iterator[tuple[QuestionRecord, QuestionRecord]]:
     """Each record with the most similar question of another passage of its article without an answer in this one."""
     rarity = Counter(gram for passage in {record.passages[0] for record in records} for gram in grams(passage))
-    articles = defaultdict[str, list[Asked]](list)
+    articles = defaultdict[str, list[QuestionRecord]](list)
     for record in records:
         articles[record.title].append(record)
     for title, group in articles.items():
@@ -134,10 +134,10 @@ def main() -> None:
     for record in records:
         for passage in record.passages:
             names[record.title] += QUOTED.findall(passage) or NAME.findall(passage)
-    near = dict[str, Asked]()
+    near = dict[str, QuestionRecord]()
     for record, other in near_questions(rng.sample(records, min(len(records), 3 * given.count))):
         near[record.id] = other
-    made, seen = list[Asked](), set[tuple[str, str]]()
+    made, seen = list[QuestionRecord](), set[tuple[str, str]]()
     counts = Counter[str]()
     for record in rng.sample(records, len(records)):
         ways = {"word": other_word(record, rng, words), "name": other_name(record, rng, names[record.title])}

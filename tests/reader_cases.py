@@ -14,7 +14,7 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from masquerade import Layout, Model, Spec
 from masquerade.layout import batch, join
 from masquerade.masks import pack
-from masquerade.reading.layouts import Sheet
+from masquerade.reading.layouts import ReaderLayout
 from masquerade.reading.reader import Reader, Settings
 from masquerade.text.tokenizer import Tokenizer
 
@@ -22,7 +22,9 @@ PAD, UNK, CLS, SEP, MASK = range(5)
 ENGLISH = "the cat sat on a warm red mat who where what cafe nasa saw two old dogs ##s ##ing walk in was born by sea is"
 CHINESE = "北 京 是 中 国 的 首 都 在 哪 里 谁 上 海 。 ， ？ . , ? 1 2 ##0 ##2 ##1 ２０２１ ##年 年 e"
 WORDS = [*ENGLISH.split(), *CHINESE.split()]
-SHEET = Sheet(slots=4, question=7, longest=64, cls=CLS, sep=SEP, mask=MASK)  # passages from position 14 on, 49 tokens
+SHEET = ReaderLayout(
+    slots=4, question=7, longest=64, cls=CLS, sep=SEP, mask=MASK
+)  # passages from position 14 on, 49 tokens
 PARTS = {"words": 0.5, "copies": 1.0, "pointers": 2.0}
 
 
@@ -78,13 +80,13 @@ ROWS: Packing = [  # several documents a row, several questions a passage, and p
 ]
 
 
-def shared(passage: Sequence[int], asked: Sequence[Sequence[int]], sheet: Sheet = SHEET) -> Layout:
+def shared(passage: Sequence[int], asked: Sequence[Sequence[int]], sheet: ReaderLayout = SHEET) -> Layout:
     """A passage with all its questions: (n,)"""
     return join([sheet.trunk(passage), *(sheet.branch(ids, number) for number, ids in enumerate(asked, start=1))])
 
 
 def packed(rows: Packing) -> Layout:
-    """Rows of passages with their questions: (rows, longest)"""
+    """ReaderRows of passages with their questions: (rows, longest)"""
     return batch([pack([shared(passage, asked) for passage, asked in row]) for row in rows], PAD)
 
 

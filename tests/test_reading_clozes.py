@@ -15,7 +15,7 @@ from typed import refused, run
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.reading.records import read_questions
-from masquerade.reading.synthetic import PASSAGE, clozes, names, passages, recurring, self_made, words
+from masquerade.reading.synthetic import PASSAGE, clozes, names, passages, recurring, synthetic_questions, words
 
 ROSETTA = (
     "The Rosetta Stone was found in July 1799 by a French officer near the town of Rashid. It weighs about 760 "
@@ -38,7 +38,7 @@ def wanted(passage: str) -> set[str]:
 @seeded
 @given(TEXTS, st.integers(0, 99), st.integers(1, 6))
 def test_every_answer_stands_where_it_is_said_to(text: str, seed: int, each: int) -> None:
-    for record in self_made([text], seed, each):
+    for record in synthetic_questions([text], seed, each):
         assert record.question.endswith(("?", "？"))
         assert record.spans[0], "a question has an answer"
         for gold in record.spans[0]:
@@ -131,16 +131,16 @@ def test_words_of_mixed_text_are_where_they_stand() -> None:
 
 def test_questions_depend_on_the_seed_alone() -> None:
     text = [ROSETTA * 3, WEIR * 3]
-    assert list(self_made(text, 1)) == list(self_made(text, 1))
-    assert list(self_made(text, 1)) != list(self_made(text, 2))
-    assert len(list(self_made(text, 1, each=2))) < len(list(self_made(text, 1, each=6)))
+    assert list(synthetic_questions(text, 1)) == list(synthetic_questions(text, 1))
+    assert list(synthetic_questions(text, 1)) != list(synthetic_questions(text, 2))
+    assert len(list(synthetic_questions(text, 1, each=2))) < len(list(synthetic_questions(text, 1, each=6)))
 
 
 def test_without_jieba_chinese_is_refused_and_english_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
-    assert list(self_made([ROSETTA * 2]))
+    assert list(synthetic_questions([ROSETTA * 2]))
     with pytest.raises(MasqueradeError, match="pip install jieba"):
-        list(self_made([WEIR * 2]))
+        list(synthetic_questions([WEIR * 2]))
 
 
 def test_the_command_writes_questions_that_a_reader_can_be_trained_on(tmp_path: Path) -> None:

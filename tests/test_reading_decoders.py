@@ -14,12 +14,11 @@ from masquerade.data.packing import collate
 from masquerade.decoding.spans import choose_spans
 from masquerade.layout import IGNORE, join
 from masquerade.masks import forked
-from masquerade.reading.decoders import write_answers
+from masquerade.reading.decoders import DECODERS, write_answers
 from masquerade.reading.examples import ReadingLoss
 from masquerade.reading.layouts import Window
-from masquerade.reading.memory import encode, recall
-from masquerade.reading.reader import DECODERS
-from masquerade.reading.span_scores import mark
+from masquerade.reading.memory import encode_passages, encode_questions
+from masquerade.reading.span_scores import score_spans
 
 SHORT = "The cat sat on a warm red mat."
 
@@ -87,7 +86,7 @@ def test_answers_written_word_by_word_have_the_probability_that_training_gives_t
     for pair, texts in zip(PAIRS, write_answers(model, SHEET, PAIRS, "autoregressive", {"words": 1.0}, 4), strict=True):
         for text in texts:
             ids = [*text.ids, SEP] if text.ended else text.ids
-            layout = join([SHEET.trunk(pair[1]), SHEET.writing(pair[0], ids, 1)])
+            layout = join([SHEET.trunk(pair[1]), SHEET.with_answer(pair[0], ids, 1)])
             rows = forked(layout)[0]
             asked = rows.label != IGNORE
             logs = model.head("lm", model.hidden(layout)[asked]).log_softmax(-1)
@@ -102,7 +101,7 @@ def test_words_copied_one_by_one_are_as_probable_as_training_says_that_their_pla
     loss = ReadingLoss(model, SHEET, {"copies": 1.0})
 
     def cost(question: Sequence[int], passage: Sequence[int], start: int, ids: Sequence[int]) -> float:
-        layout = join([SHEET.trunk(passage), SHEET.writing(question, [*ids, SEP], 1)])
+        layout = join([SHEET.trunk(passage), SHEET.with_answer(question, [*ids, SEP], 1)])
         rows = [[Example(layout, extra={"answers": PerExample([(start, len(ids))])})]]
         assert loss.counts(rows)["copies"] == 1
         return float(loss(collate(rows))["copies"])
@@ -125,9 +124,11 @@ def test_spans_written_all_at_once_are_those_that_the_words_mark(fork: int) -> N
     found = write_answers(asker.model, SHEET, PAIRS, "parallel", {"words": 1.0}, 5)
     windows = [Window(0, tuple(passage), (), (0, len(passage))) for _, passage in PAIRS]
     with torch.inference_mode():
-        kept = encode(asker.model, SHEET, windows)
-        marks = mark(
-            asker.model, recall(asker.model, SHEET, kept, [[question] for question, _ in PAIRS]), {"words": 1.0}
+        kept = encode_passages(asker.model, SHEET, windows)
+        marks = score_spans(
+            asker.model,
+            encode_questions(asker.model, SHEET, kept, [[question] for question, _ in PAIRS]),
+            {"words": 1.0},
         )
     for row, texts in enumerate(found):
         best = choose_spans(marks.spans[row], marks.passage[row], 5)

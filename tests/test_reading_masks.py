@@ -35,7 +35,7 @@ from masquerade.errors import LayoutError, SpecError
 from masquerade.layout import IGNORE, Kind, batch, join, visible
 from masquerade.masks import forked, masked_answer, opened, pack
 from masquerade.reading.layouts import Window
-from masquerade.reading.memory import encode, recall
+from masquerade.reading.memory import encode_passages, encode_questions
 
 LAYERS = 3
 each_fork = pytest.mark.parametrize("fork", range(LAYERS + 1))
@@ -102,7 +102,7 @@ def test_above_the_fork_words_see_those_before_and_masks_what_they_ask_for_not_a
     for passage, asked in told:
         inside = [SHEET.trunk(passage)]
         for number, (question, answer, written) in enumerate(asked, start=1):
-            inside.append((SHEET.writing if written else SHEET.slotted)(question, answer, number))
+            inside.append((SHEET.with_answer if written else SHEET.with_labels)(question, answer, number))
             held, slots = answer[: SHEET.slots], SHEET.slots
             own = [("known", 0)] * (len(question) + 3 + (0 if written else slots))
             own += [(kind, i) for kind in ("word", "mask") for i in range(len(held))] if written else []
@@ -130,13 +130,13 @@ def test_what_is_written_is_labelled_with_the_answer_and_stands_in_the_slots_pla
     question: list[int], answer: list[int], number: int
 ) -> None:
     held = answer[: SHEET.slots]
-    for layout in (SHEET.writing(question, answer, number), SHEET.slotted(question, answer, number)):
+    for layout in (SHEET.with_answer(question, answer, number), SHEET.with_labels(question, answer, number)):
         asked = layout.label != IGNORE
         assert layout.label[asked].tolist() == held
         assert layout.position[asked].tolist() == [1 + i for i in range(len(held))]
         assert layout.ids[asked].tolist() == [MASK] * len(held)
         assert layout.branch.tolist() == [number] * len(layout)
-    written = SHEET.writing(question, answer, number)
+    written = SHEET.with_answer(question, answer, number)
     content = written.kind == Kind.CONTENT
     assert written.ids[content].tolist() == [CLS, SEP, *question, SEP, *held]
     assert not (written.position >= SHEET.start).any()
@@ -212,9 +212,9 @@ ASKED = [asked or [[12]] for row in ROWS for _, asked in row]
 @torch.inference_mode()
 def test_a_passage_read_first_and_its_questions_later_are_what_one_pass_gives(kind: str, fork: int) -> None:
     model = network(fork, **KINDS[kind])
-    kept = encode(model, SHEET, WINDOWS)
+    kept = encode_passages(model, SHEET, WINDOWS)
     assert [len(each.layers) for each in kept] == [fork] * len(WINDOWS)
-    rows = recall(model, SHEET, kept, ASKED)
+    rows = encode_questions(model, SHEET, kept, ASKED)
     whole = batch([shared(window.ids, asked) for window, asked in zip(WINDOWS, ASKED, strict=True)], PAD)
     layout, _ = forked(whole)
     assert torch.equal(rows.layout.real, layout.real)
@@ -265,7 +265,9 @@ def test_a_word_of_the_answer_is_known_to_later_words_and_masks_alone(fork: int)
     model, question, answer, passage = network(fork), [12, 13], [21, 22, 23, SEP], [20, 21, 22, 23, 24, 25]
 
     def states(ids: list[int]) -> torch.Tensor:
-        layout = join([SHEET.trunk(passage), SHEET.writing(question, ids, 1), SHEET.slotted([14], [21, SEP], 2)])
+        layout = join(
+            [SHEET.trunk(passage), SHEET.with_answer(question, ids, 1), SHEET.with_labels([14], [21, SEP], 2)]
+        )
         return model.hidden(layout)
 
     before, head, count = states(answer), len(question) + 3, len(answer)
@@ -284,7 +286,7 @@ def test_a_word_of_the_answer_is_known_to_later_words_and_masks_alone(fork: int)
 @torch.inference_mode()
 def test_an_answer_written_behind_a_cache_is_what_one_pass_gives(fork: int) -> None:
     model, answer = network(fork), [21, 22, SEP]
-    layout = join([SHEET.trunk([20, 21, 22, 23]), SHEET.writing([12, 13], answer, 1)])
+    layout = join([SHEET.trunk([20, 21, 22, 23]), SHEET.with_answer([12, 13], answer, 1)])
     whole, index = model.hidden(layout), forked(layout)[1]
     assert index is not None
     words = len(layout) - 2 * len(answer)

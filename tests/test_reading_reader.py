@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -17,11 +20,13 @@ from reader_cases import MASK, PARTS, SEP, SHEET, network, reader, tokenizer
 from masquerade import Model
 from masquerade.errors import MasqueradeError
 from masquerade.reading import reader as module
-from masquerade.reading.answers import VOTES, Answer, Candidate, Sight, joined, merged
-from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.memory import Kept, Memory, encode, recall
-from masquerade.reading.reader import DECODERS, Ask, Reader, Settings
-from masquerade.reading.span_scores import Marks, Rows, mark
+from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.decoders import DECODERS
+from masquerade.reading.layouts import ReaderLayout, Window
+from masquerade.reading.memory import EncodedPassage, Memory, encode_passages, encode_questions
+from masquerade.reading.odds import WindowScores, combined, log_probabilities
+from masquerade.reading.reader import Reader, Settings, WindowQuestion
+from masquerade.reading.span_scores import ReaderRows, SpanScores, score_spans
 
 SCRAPS = [
     "The", "cat", "NASA", "Café", "cafe\u0301", "É", "walking", "dogs", "北京", "是", "中国的首都", "上海",
@@ -55,8 +60,8 @@ def same(one: Answer, other: Answer, near: float = 1e-5) -> bool:
     return places[0] == places[1] and scores[0] == pytest.approx(scores[1], abs=near)
 
 
-def pointing(model: Model, rows: Rows, weights: Mapping[str, float]) -> Marks:
-    """Marks of one who answers a question with its own words, where the passage has them."""
+def pointing(model: Model, rows: ReaderRows, weights: Mapping[str, float]) -> SpanScores:
+    """SpanScores of one who answers a question with its own words, where the passage has them."""
     found, questions, longest = [], [], int((rows.close - rows.begin).max())
     spans = torch.full((len(rows.states), longest, SHEET.slots), -torch.inf)
     for row, (begin, close) in enumerate(zip(rows.begin.tolist(), rows.close.tolist(), strict=True)):
@@ -67,13 +72,13 @@ def pointing(model: Model, rows: Rows, weights: Mapping[str, float]) -> Marks:
             for number in range(min(SHEET.slots, close - begin - start)):
                 there = found[-1][start : start + number + 1] == questions[-1]
                 spans[row, start, number] = 0.0 if there else -30.0
-    return Marks(spans, torch.full((len(rows.states),), -15.0), torch.tensor(found))
+    return SpanScores(spans, torch.full((len(rows.states),), -15.0), torch.tensor(found))
 
 
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A reader that answers with the words of the question."""
-    monkeypatch.setattr(module, "mark", pointing)
+    monkeypatch.setattr(module, "score_spans", pointing)
     return reader()
 
 
@@ -145,7 +150,7 @@ def test_an_answer_is_found_anywhere_in_a_passage_of_many_windows(echo: Reader) 
 @seeded
 @given(st.integers(1, 30), st.integers(0, 150), st.integers(1, 30))
 def test_windows_cover_a_passage_and_hold_every_answer_whole(room: int, count: int, slots: int) -> None:
-    sheet = Sheet(slots, 3, slots + 3 + 3 + 1 + 7 + room, 2, 3, 4)
+    sheet = ReaderLayout(slots, 3, slots + 3 + 3 + 1 + 7 + room, 2, 3, 4)
     text = " ".join(["cat", "red", "the"][number % 3] for number in range(count))
     ids, places = tokenizer().encode_places([text])[0]
     windows = sheet.windows(tokenizer(), ["", text])
@@ -232,18 +237,18 @@ def test_the_best_place_wins_or_all_passages_vote() -> None:
     assert voted.alternatives[0].score == pytest.approx(0.5**2 / 1.5)
 
 
-def sight(passage: int, none: float, **spans: float) -> Sight:
+def sight(passage: int, none: float, **spans: float) -> WindowScores:
     """A window with the probabilities that it alone gives to its spans and to no answer."""
     found = [Candidate(text, math.log(share / none), passage) for text, share in spans.items()]
-    return Sight(found, math.log((1 - none) / none))
+    return WindowScores(found, math.log((1 - none) / none))
 
 
 def test_spans_of_several_windows_are_compared_by_their_odds_against_no_answer() -> None:
     sights = [sight(0, 0.4, Rome=0.6), sight(1, 0.02, Paris=0.5, paris_itself=0.48), sight(2, 0.99, Oslo=0.01)]
-    spans, none = joined(sights)
+    spans, none = combined(sights)
     odds = {"Rome": 0.6 / 0.4, "Paris": 0.5 / 0.02, "paris_itself": 0.48 / 0.02, "Oslo": 0.01 / 0.99}
     total = 1 + sum(odds.values())
-    assert {each.text: each.share for each in spans} == pytest.approx({text: x / total for text, x in odds.items()})
+    assert {each.text: each.score for each in spans} == pytest.approx({text: x / total for text, x in odds.items()})
     assert none == pytest.approx(1 / total)
     best = merged(spans, none, VOTES["best"], 1, 0.0)
     assert best.text == "Paris", "though Rome has the greatest probability in its own window"
@@ -251,24 +256,27 @@ def test_spans_of_several_windows_are_compared_by_their_odds_against_no_answer()
 
 @pytest.mark.parametrize("none", [1e-300, 0.3, 1 - 1e-12])
 def test_a_window_alone_keeps_its_probabilities(none: float) -> None:
-    spans, nothing = joined([sight(0, none, Rome=1 - none)])
-    assert spans[0].share == pytest.approx(1 - none)
+    spans, nothing = combined([sight(0, none, Rome=1 - none)])
+    assert spans[0].score == pytest.approx(1 - none)
     assert nothing == pytest.approx(none)
 
 
 @torch.inference_mode()
 def test_a_long_passage_has_the_odds_of_all_its_windows_each_span_counted_once() -> None:
     asker, question = reader(threshold=1.1), tokenizer().encode("Where?")
-    windows = asker.sheet.windows(tokenizer(), [LONG])
+    windows = asker.layout.windows(tokenizer(), [LONG])
     assert len(windows) > 2
     odds = dict[tuple[int, int], float]()
     for window in windows:
-        rows = recall(asker.model, asker.sheet, encode(asker.model, asker.sheet, [window]), [[question]])
-        spans, _ = mark(asker.model, rows, asker.settings.parts).shares
+        rows = encode_questions(
+            asker.model, asker.layout, encode_passages(asker.model, asker.layout, [window]), [[question]]
+        )
+        scores = score_spans(asker.model, rows, asker.settings.parts)
+        spans, _ = log_probabilities(scores.spans, scores.none)
         mine = {
             (window.places[a][0], window.places[a + j][1]): float(spans[0, a, j].exp())
             for a in range(*window.own)
-            for j in range(min(asker.sheet.slots, len(window.ids) - a))
+            for j in range(min(asker.layout.slots, len(window.ids) - a))
         }
         assert odds.keys().isdisjoint(mine)
         odds |= {place: share / (1 - sum(mine.values())) for place, share in mine.items()}
@@ -314,7 +322,7 @@ def test_what_is_remembered_is_answered_the_same_and_read_no_more(fork: int, mon
     for warm in (exact, halved):
         warm.remember([SHORT, CITY, SHORT + CITY, LONG, ""])
     read = list[Window]()
-    monkeypatch.setattr(module, "encode", lambda model, sheet, windows: read.extend(windows) or [])
+    monkeypatch.setattr(module, "encode_passages", lambda model, sheet, windows: read.extend(windows) or [])
     assert all(same(one, other) for one, other in zip(cold, exact.ask_many(ASKED, 4), strict=True))
     for one, other in zip(cold, halved.ask_many(ASKED, 4), strict=True):
         assert one.score == pytest.approx(other.score, abs=2e-2)
@@ -327,7 +335,7 @@ def test_a_reader_says_in_which_precision_it_remembers() -> None:
         asker = Reader(Settings(SHEET.slots, SHEET.question, PARTS, stored=name).put(network()))
         asker.remember(SHORT)
         assert {layer.dtype for held in asker.memory.held.values() for layer in held.layers} == {stored}
-    with pytest.raises(MasqueradeError, match="float16 or float32, not as 'int8'"):
+    with pytest.raises(MasqueradeError, match="float16 or float32, not 'int8'"):
         Reader(Settings(SHEET.slots, SHEET.question, PARTS, stored="int8").put(network()))
 
 
@@ -339,9 +347,9 @@ def test_half_of_the_passages_may_be_remembered() -> None:
         assert one.score == pytest.approx(other.score, abs=2e-2)
 
 
-def kept(n: int) -> Kept:
+def kept(n: int) -> EncodedPassage:
     """A passage of n tokens, 64 · n bytes in float32, besides its layout."""
-    return Kept(SHEET.trunk([9] * n)[:n], torch.ones(n, 4), (torch.ones(2, 2, n, 3),))
+    return EncodedPassage(SHEET.trunk([9] * n)[:n], torch.ones(n, 4), (torch.ones(2, 2, n, 3),))
 
 
 def test_memory_is_bounded_and_what_was_not_asked_for_longest_goes_first() -> None:
@@ -415,7 +423,16 @@ def test_every_decoder_gives_spans_of_the_passage(decoder: str, fork: int) -> No
         ({"passages": ""}, "There is no text to read the answer from"),
         ({"passages": []}, "There is no text to read the answer from"),
         ({"passages": ["", " \n "]}, "There is no text to read the answer from"),
-        ({"n_best": 0}, "The best 0 answers cannot be listed"),
+        ({"n_best": 0}, "whole number of at least 1, not 0"),
+        ({"n_best": 5.5}, r"whole number of at least 1, not 5\.5"),
+        ({"n_best": True}, "whole number of at least 1, not True"),
+        ({"n_best": "2"}, "whole number of at least 1, not '2'"),
+        ({"question": None}, r"A question has to be text \(str\), not NoneType"),
+        ({"question": b"Who?"}, r"A question has to be text \(str\), not bytes"),
+        ({"passages": b"The cat."}, "A passage has to be text .*, not bytes"),
+        ({"passages": ["The cat.", b"The cat."]}, "A passage has to be text .*, not bytes"),
+        ({"passages": None}, "A passage has to be text .*, not NoneType"),
+        ({"passages": 7}, "A passage has to be text .*, not int"),
         ({"vote": "lots"}, "There is no vote 'lots'; choose from best, all"),
         ({"decoder": "guess"}, "There is no decoder 'guess'; choose from parallel"),
     ],
@@ -432,12 +449,14 @@ def test_a_model_that_is_no_reader_is_one_sentence() -> None:
         reader(fork=None)  # its stack would not tell the questions of a passage apart
     with pytest.raises(MasqueradeError, match="has no room for 4 slots, a question of 60 tokens"):
         Reader(Settings(4, 60, PARTS).put(network()))
-    for wrong in ({}, {"words": 0.0}, {"wrods": 1.0}):
-        with pytest.raises(MasqueradeError, match="weights of words, copies, pointers, one of them above 0"):
+    for wrong in ({}, {"words": 0.0}):
+        with pytest.raises(MasqueradeError, match="are 0; give at least one of words, copies, pointers"):
             Reader(Settings(4, 12, wrong).put(network()))
+    with pytest.raises(MasqueradeError, match="no 'wrods' for a weight under"):
+        Reader(Settings(4, 12, {"wrods": 1.0}).put(network()))
     with pytest.raises(MasqueradeError, match="no 'copy' head"):
         reader(outputs=("lm", "span")).ask("Who?", SHORT)
-    with pytest.raises(MasqueradeError, match="no language head to write answers with"):
+    with pytest.raises(MasqueradeError, match="no language head to generate answers with"):
         reader(outputs=("copy", "span")).ask("Who?", SHORT, decoder="blocks")
 
 
@@ -451,7 +470,7 @@ def test_a_text_without_any_word_has_no_answer(decoder: str) -> None:
 def test_settings_travel_with_the_model() -> None:
     asker = reader(threshold=0.25)
     assert Settings.of(asker.model) == asker.settings
-    assert (asker.settings.threshold, asker.settings.parts, asker.sheet) == (0.25, PARTS, SHEET)
+    assert (asker.settings.threshold, asker.settings.parts, asker.layout) == (0.25, PARTS, SHEET)
 
 
 def test_an_answer_that_ends_in_an_accent_keeps_it() -> None:
@@ -459,7 +478,7 @@ def test_an_answer_that_ends_in_an_accent_keeps_it() -> None:
     ids, places = tokenizer().encode_places([text])[0]
     window = Window(0, tuple(ids), tuple(places), (0, len(ids)))
     at = tokenizer().tokens(ids).index("cafe")
-    found = Ask(0, [], 0, text, window).span(at, 1, 1.0)
+    found = WindowQuestion(0, [], 0, text, window).span(at, 1, 1.0)
     assert found.text == text[found.start : found.end] == "Cafe\u0301"
 
 
@@ -476,3 +495,71 @@ def test_a_threshold_is_of_the_best_probability_whatever_the_vote() -> None:
     for vote in VOTES.values():
         assert merged(found, 0.1, vote, 1, threshold=0.39).text == "cat"
         assert not merged(found, 0.1, vote, 1, threshold=0.41)
+
+
+def test_a_question_may_be_a_dict_and_other_shapes_are_one_sentence() -> None:
+    asker = reader()
+    plain = asker.ask_many([("Where is the cat?", SHORT), ("Who?", [SHORT, CITY])])
+    one = {"id": "7", "question": "Where is the cat?", "context": SHORT}
+    assert asker.ask_many([one, {"question": "Who?", "passages": [SHORT, CITY]}]) == plain
+    for wrong, sentence in (
+        ({"question": "Who?"}, "needs 'question', and 'context' or 'passages'"),
+        ({"context": SHORT}, "needs 'question', and 'context' or 'passages'"),
+        ("Who?", "has to be a pair"),
+        (("Who?", SHORT, 3), "has to be a pair"),
+        (None, "has to be a pair"),
+    ):
+        with pytest.raises(MasqueradeError, match=sentence):
+            asker.ask_many([wrong])  # type: ignore[list-item]
+
+
+def test_a_reader_asked_from_eight_threads_answers_as_alone() -> None:
+    asked = [(question, passage) for question in ("Who?", "Where is the cat?") for passage in (SHORT, CITY, LONG)] * 4
+    alone = [reader(stored=torch.float32).ask(*each) for each in asked]
+    room = max(each.size for each in encode_passages(network(), SHEET, SHEET.windows(tokenizer(), [LONG]))) * 3
+    busy = reader(stored=torch.float32, memory=room)  # so small that threads drop what others hold
+    with ThreadPoolExecutor(8) as threads:
+        kept = [threads.submit(busy.remember, [LONG, SHORT, CITY]) for _ in range(8)]
+        found = list(threads.map(lambda each: busy.ask(*each), asked))
+        assert all(each.result() is None for each in kept)
+    assert all(same(one, other) for one, other in zip(alone, found, strict=True))
+    assert busy.memory.used == sum(each.size for each in busy.memory.held.values()) <= room
+
+
+def test_a_memory_counts_its_bytes_right_under_threads() -> None:
+    passages = encode_passages(network(), SHEET, [Window(0, (6, 7, 8), (), (0, 3))])
+    memory = Memory(passages[0].to(torch.float32).size * 5, torch.float32)
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            jobs = [
+                threads.submit(lambda n=n: (memory.put((n % 9,), passages[0]), memory.get((n % 7,))))
+                for n in range(3000)
+            ]
+            for job in jobs:
+                job.result()
+    finally:
+        sys.setswitchinterval(switch)
+    assert memory.used == sum(each.size for each in memory.held.values()) == 5 * passages[0].to(torch.float32).size
+
+
+def test_an_answer_near_the_edge_of_a_window_belongs_to_one_that_shows_what_is_around_it() -> None:
+    text = " ".join(["the cat sat on a warm red mat"] * 30)
+    windows = SHEET.windows(tokenizer(), [text])
+    assert len(windows) > 3
+    for window in windows[1:-1]:
+        first, end = window.own
+        assert first >= SHEET.slots, "what comes before an own answer is in the window"
+        assert len(window.ids) - (end - 1 + SHEET.slots) >= 0, "and so is its last token"
+    assert windows[0].own[0] == 0 and windows[-1].own[1] == len(windows[-1].ids)
+
+
+def test_the_reader_imports_no_objective_and_nothing_of_training() -> None:
+    code = (
+        "import sys, masquerade.reading.reader, masquerade.cli.show.answers\n"
+        "names = ('masquerade.objectives', 'masquerade.training', 'accelerate', 'datasets', 'jieba')\n"
+        "print([name for name in sys.modules if name in names])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from masquerade.errors import MasqueradeError
-from masquerade.reading.records import Asked
+from masquerade.reading.records import QuestionRecord
 from masquerade.reading.scores import (
     METRICS,
     SOGOUQA_PUNCTUATION,
@@ -28,8 +28,8 @@ from masquerade.reading.scores import (
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "reading"
 
 
-def asked(*accepted: str, name: str = "q") -> Asked:
-    return Asked(name, "?", (), (), accepted)
+def asked(*accepted: str, name: str = "q") -> QuestionRecord:
+    return QuestionRecord(name, "?", (), (), accepted)
 
 
 def score(metric: str, prediction: str, *accepted: str) -> dict[str, float]:

@@ -20,12 +20,13 @@ from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, Kind, Layout, join
 from masquerade.masks import forked
-from masquerade.reading.examples import ReadingLoss, lessons, tokens_of
-from masquerade.reading.memory import encode, recall
+from masquerade.reading.examples import ReadingLoss, tokens_of, training_windows
+from masquerade.reading.memory import encode_passages, encode_questions
+from masquerade.reading.odds import log_probabilities
 from masquerade.reading.reader import Reader
-from masquerade.reading.records import Asked, Gold, read_questions
+from masquerade.reading.records import Gold, QuestionRecord, read_questions
 from masquerade.reading.scores import squad_scores
-from masquerade.reading.span_scores import PARTS, mark
+from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.reading.training import Reading, TrainReader
 from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run
@@ -76,7 +77,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe(home: Path, out: Path, **changes: Any) -> Reading:
     plain = Reading(
         start=str(home / "start"), train=(str(home / "questions.jsonl"),), out=str(out), slots=SHEET.slots, fork=1,
-        question=SHEET.question, dropout=0.0, strangers=0.0, batch=6, epochs=4, rate=3e-3, log_every=1, row=128,
+        question=SHEET.question, dropout=0.0, unanswerable=0.0, batch=6, epochs=4, rate=3e-3, log_every=1, row=128,
     )  # fmt: skip
     return replace(plain, **changes)
 
@@ -124,7 +125,7 @@ def passage_of(ids: Sequence[int]) -> str:
 
 @pytest.mark.parametrize("written", [0.0, 0.5, 1.0])
 def test_labels_and_spans_are_the_answers_that_the_text_has(home: Path, tmp_path: Path, written: float) -> None:
-    job = job_of(home, tmp_path, written=written, strangers=0.5)
+    job = job_of(home, tmp_path, written=written, unanswerable=0.5)
     answered, kinds = set(), set()
     for rows, _ in batches(job, 20):
         for row, question, passage, start, length in questions_of(collate(rows)):
@@ -143,8 +144,8 @@ def test_labels_and_spans_are_the_answers_that_the_text_has(home: Path, tmp_path
     assert kinds == {0.0: {Kind.CONTENT}, 0.5: {Kind.CONTENT, Kind.PEER}, 1.0: {Kind.PEER}}[written]
 
 
-def test_strangers_are_questions_of_the_article_whose_answers_do_not_stand_here(home: Path, tmp_path: Path) -> None:
-    job, found = job_of(home, tmp_path, strangers=1.0), set[tuple[str, tuple[int, ...]]]()
+def test_unanswerable_questions_are_of_the_article_and_have_answers_elsewhere(home: Path, tmp_path: Path) -> None:
+    job, found = job_of(home, tmp_path, unanswerable=1.0), set[tuple[str, tuple[int, ...]]]()
     every = {key[0]: answers for key, answers in ANSWERS.items()}
     titles = {tuple(tokenizer().encode(question)[: SHEET.question]): title for title, _, question, _ in QUESTIONS}
     articles = {passage: title for title, passage, _, _ in QUESTIONS}
@@ -167,10 +168,10 @@ def test_a_question_is_no_stranger_where_it_is_asked_itself(home: Path, tmp_path
     pages = [{"passage": text, "answer": answer} for text, answer in zip(texts, ["The cat", "", "Who"], strict=True)]
     path = tmp_path / "several.json"
     path.write_text(json.dumps({"id": "1", "title": "one", "question": "Who is it?", "passages": pages}))
-    job = job_of(home, tmp_path, strangers=1.0, train=(str(path),))
-    assert [spans for lesson in job.lessons for _, spans in lesson.questions] == [[(0, 2)], [], [(0, 1)]]
+    job = job_of(home, tmp_path, unanswerable=1.0, train=(str(path),))
+    assert [spans for lesson in job.windows for _, spans in lesson.questions] == [[(0, 2)], [], [(0, 1)]]
     for seed in range(30):
-        for lesson in job.lessons:
+        for lesson in job.windows:
             example = job.example(lesson, rng_for(seed))
             assert len(example.extra["answers"].tensor) == 1
 
@@ -182,8 +183,8 @@ def test_questions_that_another_window_answers_are_asked_as_questions_without_an
     assert len(windows) > 2
     born, saw, never = (tokenizer().encode(question)[: SHEET.question] for _, _, question, _ in QUESTIONS[-3:])
     for share in (0.0, 1.0):
-        job = job_of(home, tmp_path, strangers=share)
-        tales = [lesson for lesson in job.lessons if lesson.article == "tales"]
+        job = job_of(home, tmp_path, unanswerable=share)
+        tales = [lesson for lesson in job.windows if lesson.article == "tales"]
         first, last = tales[0], tales[-1]
         assert [lesson.window.ids for lesson in tales] == [window.ids for window in windows]
         assert [ids for ids, spans in first.questions if spans] == [born]
@@ -200,8 +201,8 @@ def test_questions_that_another_window_answers_are_asked_as_questions_without_an
 
 
 def test_a_passage_of_many_questions_becomes_several_lessons() -> None:
-    asked = [Asked(str(n), f"Who {'?' * n}", (MAT,), ((),), ()) for n in range(7)]
-    found = lessons(tokenizer(), SHEET, asked, most=3)
+    asked = [QuestionRecord(str(n), f"Who {'?' * n}", (MAT,), ((),), ()) for n in range(7)]
+    found = training_windows(tokenizer(), SHEET, asked, most=3)
     assert [len(lesson.questions) for lesson in found] == [3, 3, 1]
     assert {lesson.window.ids for lesson in found} == {tuple(tokenizer().encode(MAT))}
 
@@ -210,25 +211,26 @@ def test_a_question_whose_answers_are_longer_than_the_slots_teaches_nothing() ->
     words = MAT.split()
     texts = [" ".join(words[:2]), " ".join(words[: SHEET.slots + 1])]
     golds = [Gold(text, 0) for text in texts]
-    asked = [Asked(str(n), f"Who {n}", (MAT,), (tuple(golds[n:]),), tuple(texts[n:])) for n in range(2)]
-    (lesson,) = lessons(tokenizer(), SHEET, asked, most=8)
+    asked = [QuestionRecord(str(n), f"Who {n}", (MAT,), (tuple(golds[n:]),), tuple(texts[n:])) for n in range(2)]
+    (lesson,) = training_windows(tokenizer(), SHEET, asked, most=8)
     assert [spans for _, spans in lesson.questions] == [[(0, 2)]], "the short answer of the first question"
     assert not lesson.absent, "the second one has an answer here"
-    assert not lessons(tokenizer(), SHEET, asked[1:], most=8), "a passage that nothing is asked of"
+    assert not training_windows(tokenizer(), SHEET, asked[1:], most=8), "a passage that nothing is asked of"
 
 
 @torch.inference_mode()
 def test_an_answer_that_is_longer_than_the_slots_fills_them_and_is_pointed_at_to_its_end() -> None:
     sheet, text = replace(SHEET, reach=7), " ".join(MAT.split()[:6])
-    asked = Asked("1", "Who?", (MAT,), ((Gold(text, 0),),), (text,))
-    (lesson,) = lessons(tokenizer(), sheet, [asked], most=8)
+    asked = QuestionRecord("1", "Who?", (MAT,), ((Gold(text, 0),),), (text,))
+    (lesson,) = training_windows(tokenizer(), sheet, [asked], most=8)
     assert lesson.questions[0][1] == [(0, 6)]
     model, ids, question = network(), lesson.window.ids, lesson.questions[0][0]
-    rows = recall(model, sheet, encode(model, sheet, [lesson.window]), [[question]])
+    rows = encode_questions(model, sheet, encode_passages(model, sheet, [lesson.window]), [[question]])
     logs, begin = rows.ends(model)[0], int(rows.begin[0])
-    copied = mark(model, rows, {"copies": 1.0}).shares[0][0, 0, SHEET.slots - 1]
+    scores = score_spans(model, rows, {"copies": 1.0})
+    copied = log_probabilities(scores.spans, scores.none)[0][0, 0, SHEET.slots - 1]
     for length in (SHEET.slots, 6):
-        layout = join([sheet.trunk(ids), sheet.slotted(question, [*ids[:length], SEP], 1)])
+        layout = join([sheet.trunk(ids), sheet.with_labels(question, [*ids[:length], SEP], 1)])
         example = Example(layout, extra={"answers": PerExample([(0, length)])})
         costs = ReadingLoss(model, sheet, {"copies": 1.0, "pointers": 1.0})(collate([[example]]))
         assert float(costs["copies"]) == pytest.approx(-float(copied), abs=1e-4), "to the slots both are full"
@@ -239,27 +241,27 @@ def test_an_answer_that_is_longer_than_the_slots_fills_them_and_is_pointed_at_to
 def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: Path, tmp_path: Path) -> None:
     job = job_of(home, tmp_path, window=20)
     whole = tokenizer().encode(TALE)
-    tales = [lesson for lesson in job.lessons if lesson.article == "tales"]
+    tales = [lesson for lesson in job.windows if lesson.article == "tales"]
     assert [lesson.window.ids for lesson in tales] == [
         tuple(whole[at : at + 20]) for at in range(0, len(whole) - 10, 10)
     ]
-    answered = {tuple(ids) for lesson in job.lessons for ids, spans in lesson.questions if spans}
+    answered = {tuple(ids) for lesson in job.windows for ids, spans in lesson.questions if spans}
     asked = tokenizer().encode_places([question for *_, question, golds in QUESTIONS if golds])
     assert answered == {tuple(ids[: SHEET.question]) for ids, _ in asked}
-    assert max(len(each.window.ids) for each in job_of(home, tmp_path, window=10**6).lessons) == SHEET.room
+    assert max(len(each.window.ids) for each in job_of(home, tmp_path, window=10**6).windows) == SHEET.room
 
 
 def test_of_windows_that_answer_nothing_some_teach_that(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "tale.jsonl", [("tales", TALE, "Who was born?", ["The cat"])])
-    job = job_of(home, tmp_path, strangers=0.5, train=(path,), batch=1)
-    empty = [lesson for lesson in job.lessons if not lesson.questions]
-    assert len(empty) == len(job.lessons) - 1 >= 2
+    job = job_of(home, tmp_path, unanswerable=0.5, train=(path,), batch=1)
+    empty = [lesson for lesson in job.windows if not lesson.questions]
+    assert len(empty) == len(job.windows) - 1 >= 2
     taken = [sum(len(step) for step in job._cut(epoch)) - 1 for epoch in range(40)]
     assert 0.3 < sum(taken) / (40 * len(empty)) < 0.7
     for lesson in empty:
         example = job.example(lesson, rng_for(0))
         assert example.extra["answers"].tensor.tolist() == [[-1, 0]]
-    never = job_of(home, tmp_path, strangers=0.0, train=(path,), batch=1)
+    never = job_of(home, tmp_path, unanswerable=0.0, train=(path,), batch=1)
     assert {len(never._cut(epoch)) for epoch in range(9)} == {1}
 
 
@@ -299,12 +301,14 @@ def test_an_answer_that_a_window_cuts_is_not_in_it() -> None:
 def test_what_an_answer_costs_is_what_its_span_is_marked_with(home: Path, tmp_path: Path, part: str) -> None:
     job, model = job_of(home, tmp_path), network(fork=1)
     loss = ReadingLoss(model, SHEET, {part: 1.0})
-    for lesson in job.lessons:
+    for lesson in job.windows:
         example = job.example(lesson, rng_for(0))
-        kept = encode(model, SHEET, [lesson.window])
-        marks = mark(model, recall(model, SHEET, kept, [[ids for ids, _ in lesson.questions]]), {part: 1.0})
+        kept = encode_passages(model, SHEET, [lesson.window])
+        rows = encode_questions(model, SHEET, kept, [[ids for ids, _ in lesson.questions]])
+        marks = score_spans(model, rows, {part: 1.0})
         if part == "copies":  # learnt among all spans
-            marks = replace(marks, spans=marks.shares[0], none=marks.shares[1])
+            spans, none = log_probabilities(marks.spans, marks.none)
+            marks = replace(marks, spans=spans, none=none)
         whole = 0.0
         for row, (start, length) in enumerate(example.extra["answers"].tensor.tolist()):
             whole -= float(marks.spans[row, start, length - 1] if length else marks.none[row])
@@ -314,7 +318,7 @@ def test_what_an_answer_costs_is_what_its_span_is_marked_with(home: Path, tmp_pa
 
 @torch.inference_mode()
 def test_neither_packing_nor_batches_change_what_questions_cost(home: Path, tmp_path: Path) -> None:
-    job, model = job_of(home, tmp_path, written=0.5, strangers=0.5, batch=20, row=200), network(fork=1)
+    job, model = job_of(home, tmp_path, written=0.5, unanswerable=0.5, batch=20, row=200), network(fork=1)
     loss = ReadingLoss(model, SHEET, dict.fromkeys(PARTS, 1.0))
     rows = batches(job, 1)[0][0]
     examples = [example for row in rows for example in row]
@@ -332,7 +336,7 @@ def test_neither_packing_nor_batches_change_what_questions_cost(home: Path, tmp_
 def test_rows_shorter_than_the_slots_can_be_learnt_word_by_word(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "short.jsonl", [("", "the cat", "Who?", ["cat"])])
     job = job_of(home, tmp_path, written=1.0, slots=16, train=(path,))
-    loss = ReadingLoss(network(fork=1), job.sheet, dict.fromkeys(PARTS, 1.0))
+    loss = ReadingLoss(network(fork=1), job.sizes, dict.fromkeys(PARTS, 1.0))
     parts = loss(collate(batches(job, 1)[0][0]))
     assert parts["copies"].item() > 0
     assert parts["words"].item() > 0
@@ -343,7 +347,7 @@ def test_rows_shorter_than_the_slots_can_be_learnt_word_by_word(home: Path, tmp_
 
 def test_batches_depend_on_the_seed_alone_and_are_taken_up_anywhere(home: Path, tmp_path: Path) -> None:
     def take(count: int, place: DataCursor | None = None, **changes: Any) -> list[Any]:
-        job = job_of(home, tmp_path, written=0.5, strangers=0.5, **changes)
+        job = job_of(home, tmp_path, written=0.5, unanswerable=0.5, **changes)
         found = []
         for rows, after in batches(job, count, place):
             batch = collate(rows)
@@ -363,7 +367,7 @@ def test_an_epoch_asks_every_question_once_in_batches_of_about_the_size(home: Pa
     job = job_of(home, tmp_path, batch=4)
     for epoch in range(3):
         cut = job._cut(epoch)
-        assert sorted(id(lesson) for step in cut for lesson in step) == sorted(map(id, job.lessons))
+        assert sorted(id(lesson) for step in cut for lesson in step) == sorted(map(id, job.windows))
         for step in cut:
             sizes = [len(lesson.questions) for lesson in step]
             assert sum(sizes[:-1]) < 4, "a batch is full when it has its questions"
@@ -376,7 +380,7 @@ def losses(folder: Path) -> dict[int, float]:
 
 
 def test_a_run_that_broke_goes_on_exactly_where_it_was(home: Path, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"written": 0.5, "strangers": 0.5, "save_every": 3, "dropout": 0.1, "epochs": 3}
+    settings: dict[str, Any] = {"written": 0.5, "unanswerable": 0.5, "save_every": 3, "dropout": 0.1, "epochs": 3}
     Run(TrainReader(recipe(home, tmp_path / "whole", **settings))).train()
     broken = Run(TrainReader(recipe(home, tmp_path / "broken", **settings)))
     step = broken._step
@@ -431,7 +435,7 @@ def test_only_the_heads_that_count_are_trained_and_kept(home: Path, tmp_path: Pa
 
 def test_questions_without_any_answer_stop_the_run_with_one_sentence(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "none.jsonl", [("", MAT, "Who?", []), ("", DOGS, "Where?", [])])
-    with pytest.raises(MasqueradeError, match="There is no question with an answer in its passage to learn from"):
+    with pytest.raises(MasqueradeError, match="no question with an answer in its passage"):
         Run(TrainReader(recipe(home, tmp_path / "run", train=(path,))))
 
 
@@ -439,15 +443,15 @@ def test_questions_without_any_answer_stop_the_run_with_one_sentence(home: Path,
     ("changes", "sentence"),
     [
         ({"metric": "taste"}, "There is no metric 'taste'; choose from squad"),
-        ({"parts": {"words": 0.0}}, "'parts' are weights of words, copies, pointers"),
-        ({"parts": {"guesses": 1.0}}, "'parts' are weights of words, copies, pointers"),
+        ({"parts": {"words": 0.0}}, "'parts' have to be weights of words, copies, pointers"),
+        ({"parts": {"guesses": 1.0}}, "'parts' have to be weights of words, copies, pointers"),
         ({"start": ""}, "does not say which checkpoint to train on"),
         ({"batch": 0}, "'batch' has to be a whole number of at least 1"),
         ({"most": 0}, "'most' has to be a whole number of at least 1"),
         ({"window": 3}, "'window' has to be longer than its 'slots'"),
         ({"epochs": 0}, "'epochs' has to be above 0"),
         ({"written": 1.5}, "'written' is a share, from 0 to 1"),
-        ({"strangers": -0.1}, "'strangers' is a share, from 0 to 1"),
+        ({"unanswerable": -0.1}, "'unanswerable' is a share, from 0 to 1"),
         ({"slots": 50}, "has no room for 50 slots"),
         ({"fork": 3}, "cannot run before layer 3 of 2"),
     ],

@@ -1,7 +1,7 @@
-"""Answers that are written: word by word, in blocks, or as drafts, by the loop that writes everything else.
+"""Generated answers: token by token, in blocks, or from drafts, by the decoding loop.
 
-The same question and passage, the same weights; an answer takes the places of the slots, and has to be a span of the
-passage unless it may be anything. Each word is one of the vocabulary, or copied from the passage, or both by shares.
+An answer takes the positions of the slots, and has to be a span of the passage unless it is free. The probability of
+each token is a mixture of the vocabulary's and of copying from the passage.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from masquerade.decoding.rerank import Given, Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout
 from masquerade.nn.model import Model
-from masquerade.reading.layouts import Sheet
+from masquerade.reading.layouts import ReaderLayout
 from masquerade.writing.generate import Method
 
 BEAMS, DRAFTS, BLOCK, GAMMA = 4, 8, 4, 0.5
 Pair = tuple[Sequence[int], Sequence[int]]  # the ids of a question and of a passage
 
-METHODS: dict[
-    str, Callable[[int], Method]
-] = {  # by how many of the best answers are wanted; scores are log-probabilities
+DECODERS: dict[str, Callable[[int], Method]] = {  # from the number of answers; their scores are log-probabilities
     "parallel": lambda copies: Parallel(copies=copies),
     "blocks": lambda copies: Blocks(BLOCK),
     "autoregressive": lambda copies: Beam(max(BEAMS, copies), length_penalty=0.0, copies=copies),
@@ -38,18 +36,18 @@ METHODS: dict[
 }
 
 
-class Copyist(Session):
-    """A session whose words are those of the passage, each as probable as the places where it stands are to be copied;
-    and, with a share of ``words``, those of the vocabulary."""
+class CopySession(Session):
+    """A decoding session in which a token's probability is that of copying it from anywhere in the passage, mixed with
+    that of the vocabulary, whose weight is ``words``."""
 
-    def __init__(self, model: Model, canvas: Canvas, cached: bool, sheet: Sheet, words: float) -> None:
-        self.sheet, self.words = sheet, words
+    def __init__(self, model: Model, canvas: Canvas, cached: bool, sizes: ReaderLayout, words: float) -> None:
+        self.sizes, self.words = sizes, words
         super().__init__(model, canvas, cached)
 
     def logits(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
-        """Log-probabilities, (rows, m, width) → (rows, m, vocab)."""
-        read = new.real & (new.position >= self.sheet.start)
-        if read.any():  # the passage, once for good, or anew where it sees what is asked
+        """Log-probabilities of tokens: states (rows, m, width) → (rows, m, vocab)"""
+        read = new.real & (new.position >= self.sizes.start)
+        if read.any():  # the passage: once with a cache, else in every pass
             self.passages = states, read, new.ids
             self.row = torch.zeros(self.prompts.first.rows, dtype=torch.long, device=states.device)  # of each prompt
             self.row[self.owner] = torch.arange(len(states), device=states.device)
@@ -64,7 +62,7 @@ class Copyist(Session):
 
 def write_answers(
     model: Model,
-    sheet: Sheet,
+    sizes: ReaderLayout,
     pairs: Sequence[Pair],
     decoder: str,
     parts: Mapping[str, float],
@@ -73,19 +71,21 @@ def write_answers(
     cache: bool = True,
     drafts: Sequence[Sequence[Sequence[int]]] = (),
 ) -> list[list[Hypothesis]]:
-    """The best answers to each question from its passage, as ids with their log-probabilities. ``parts`` says how much
-    ``words`` of the vocabulary and ``copies`` of the passage's count; if the answer is free, words do for half. If
-    there are ``drafts`` of each answer, they are read word by word, and nothing else is written."""
+    """The best answers to each question from its passage, as ids with log-probabilities. ``parts`` are the weights of
+    the vocabulary (``words``) and of copying (``copies``); for a free answer the vocabulary has at least half. If there
+    are ``drafts`` for each answer, only these are scored."""
     share = parts.get("words", 0.0) / (sum(parts.get(part, 0.0) for part in ("words", "copies")) or 1)
     share = max(share, 0.5) if free else share
     if share and "lm" not in model.spec.all_heads:
-        raise MasqueradeError("This reader has no language head to write answers with; use its decoder 'parallel'.")
-    canvas, limits = sheet.canvas(pairs), [sheet.slots] * len(pairs)
-    session = Session(model, canvas, cache) if share == 1 else Copyist(model, canvas, cache, sheet, share)
+        raise MasqueradeError("This reader has no language head to generate answers with; use its decoder 'parallel'.")
+    canvas, limits = sizes.canvas(pairs), [sizes.slots] * len(pairs)
+    session = Session(model, canvas, cache) if share == 1 else CopySession(model, canvas, cache, sizes, share)
     spans: list[Constraint | None] = [None if free else SpanOf(passage) for _, passage in pairs]
-    task = DecodingTask(session, sheet.sep, limits, least=0 if free else 1, constraints=spans)
-    given = Given(drafts)
-    method = Rerank(given, length_penalty=0.0, copies=min(copies, given.copies)) if drafts else METHODS[decoder](copies)
+    task = DecodingTask(session, sizes.sep, limits, least=0 if free else 1, constraints=spans)
+    method = DECODERS[decoder](copies)
+    if drafts:
+        given = Given(drafts)
+        method = Rerank(given, length_penalty=0.0, copies=min(copies, given.copies))
     writing = method.start(task)
     for _ in write(task.session, writing):
         pass

@@ -1,4 +1,4 @@
-"""What a reader learns from: windows of passages with their questions, and the spans that answer them."""
+"""Training data of a reader: windows of passages with their questions and answers; and its loss."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ from masquerade.data.packing import Batch
 from masquerade.layout import IGNORE
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss
-from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.records import Asked
-from masquerade.reading.span_scores import Rows, mark
+from masquerade.reading.layouts import ReaderLayout, Window
+from masquerade.reading.odds import log_probabilities
+from masquerade.reading.records import QuestionRecord
+from masquerade.reading.span_scores import ReaderRows, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A window of a passage and the questions asked of it: their ids, and the spans that answer them, as (start,
-    length) in tokens; a question without any has no answer in the whole passage. ``absent`` are questions that another
-    window of the passage answers."""
+class TrainingWindow:
+    """A window of a passage with its questions."""
 
     window: Window
     article: str
+    # ids of each question, and its answers as (start, length) in tokens; none if the whole passage does not answer it
     questions: list[tuple[list[int], list[tuple[int, int]]]]
-    absent: list[list[int]]
+    absent: list[list[int]]  # questions whose answer is in another window of the passage
 
-    def says(self, words: Sequence[int]) -> bool:
-        """Do the words stand in the window?"""
+    def contains(self, words: Sequence[int]) -> bool:
+        """Whether the tokens are a span of the window."""
         ids, n = self.window.ids, len(words)
         return any(ids[at : at + n] == tuple(words) for at in range(len(ids) - n + 1))
 
 
-def lessons(tokenizer: Tokenizer, sheet: Sheet, records: Sequence[Asked], most: int, room: int = 0) -> list[Lesson]:
-    """Records as lessons, one for every window (of ``room`` tokens; 0: as many as there is room for) of their passages:
-    all questions that it answers together, but no more than ``most``. A question whose answers have more words than
-    an answer can have is left out: the first so many words of one are a wrong answer."""
-    asked = defaultdict[str, list[tuple[Asked, int]]](list)
+def training_windows(
+    tokenizer: Tokenizer, sizes: ReaderLayout, records: Sequence[QuestionRecord], most: int, room: int = 0
+) -> list[TrainingWindow]:
+    """The windows of all passages (of ``room`` tokens; 0: as many as fit) with up to ``most`` of their questions each;
+    a window with more questions comes several times. Questions whose answers are all too long are left out."""
+    asked = defaultdict[str, list[tuple[QuestionRecord, int]]](list)
     for record in records:
         for number, passage in enumerate(record.passages):
             asked[passage].append((record, number))
     passages = list(asked)
-    ids = dict(zip(records, sheet.questions(tokenizer, [record.question for record in records]), strict=True))
+    ids = dict(zip(records, sizes.questions(tokenizer, [record.question for record in records]), strict=True))
     found = []
-    for window in sheet.windows(tokenizer, passages, room):
+    for window in sizes.windows(tokenizer, passages, room):
         questions, absent = list[tuple[list[int], list[tuple[int, int]]]](), list[list[int]]()
         for record, number in asked[passages[window.passage]]:
             golds = record.spans[number]
             placed = [tokens_of(window, gold.start, gold.start + len(gold.text)) for gold in golds]
-            spans = [span for span in placed if span is not None and span[1] <= sheet.longest_answer]
+            spans = [span for span in placed if span is not None and span[1] <= sizes.longest_answer]
             if spans or not golds:
                 questions.append((ids[record], spans))
             elif not any(placed):
                 absent.append(ids[record])
         title = asked[passages[window.passage]][0][0].title
         for start in range(0, max(bool(absent), len(questions)), most):
-            found.append(Lesson(window, title, questions[start : start + most], absent if start == 0 else []))
+            found.append(TrainingWindow(window, title, questions[start : start + most], absent if start == 0 else []))
     return found
 
 
 def tokens_of(window: Window, start: int, end: int) -> tuple[int, int] | None:
-    """The tokens of a window, as (start, length), that cover some characters; None if they are not all in it. What no
-    token has, as an accent that is dropped, does not count, unless it is at the window's edge, where it may be a word.
-    """
+    """The tokens of a window that cover a span of characters, as (start, length); None if the window cuts the span.
+    Characters without a token, such as accents that are dropped, do not count, except at the edge of the window."""
     held = [index for index, (first, last) in enumerate(window.places) if first < end and last > start]
     if not held or (held[0] == 0 and window.places[0][0] > start):
         return None
@@ -78,19 +78,19 @@ def tokens_of(window: Window, start: int, end: int) -> tuple[int, int] | None:
 
 
 class ReadingLoss(Loss):
-    """The cost of wrong answers: words at slots and masks, spans that slots copy, first and last words.
+    """The loss of a reader: tokens at slots and masks, copied spans, first and last tokens.
 
-    Copying is learnt as it is searched: the slots' scores of a span are summed up, and the right span has to stand out
-    among all spans of the passage. Slots that each learn their own place are right one by one, yet often not of the
-    same span. Where the answer is written, each mask knows the words before it and has a place of its own to learn.
+    Copying is trained as it is searched: a softmax over all spans of the passage, by the sums of the slots' scores.
+    Separate losses for the slots would not make them agree on one span. Masks of answers that are generated token by
+    token see the tokens before them, so each has a loss of its own.
     """
 
-    def __init__(self, model: Model, sheet: Sheet, weights: Mapping[str, float]) -> None:
+    def __init__(self, model: Model, sizes: ReaderLayout, weights: Mapping[str, float]) -> None:
         super().__init__(model)
-        self.sheet, self.weights = sheet, {name: weight for name, weight in weights.items() if weight}
+        self.sizes, self.weights = sizes, {name: weight for name, weight in weights.items() if weight}
 
     def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
-        """How many words, copied spans and pointed ones the rows ask for."""
+        """The numbers of labelled tokens, of copied spans and of pointed spans."""
         examples = [example for row in rows for example in row]
         asked = [(each.layout.label != IGNORE, each.layout) for each in examples]
         return {
@@ -102,7 +102,7 @@ class ReadingLoss(Loss):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The summed loss of each part that has a weight."""
         flow = self.model.flow(batch.layout, inputs=batch.extra)
-        rows, layout = Rows(flow.states, flow.layout, self.sheet), flow.layout
+        rows, layout = ReaderRows(flow.states, flow.layout, self.sizes), flow.layout
         start, length = batch.extra["answers"].unbind(-1)
         there, label = length > 0, layout.label
         parts = dict[str, Tensor]()
@@ -111,7 +111,7 @@ class ReadingLoss(Loss):
             scores = self.model.head("lm", rows.states[asked]).float()
             parts["words"] = F.cross_entropy(scores, label[asked], reduction="sum")
         if "copies" in self.weights:
-            slotted = label[:, 1] != IGNORE  # the others write
+            slotted = label[:, 1] != IGNORE  # the others are generated token by token
             at_once = self._copied(rows[slotted], start[slotted], length[slotted])
             parts["copies"] = at_once + self._written(rows[~slotted], start[~slotted], length[~slotted])
         if "pointers" in self.weights:
@@ -121,17 +121,18 @@ class ReadingLoss(Loss):
             parts["pointers"] = torch.stack(sides).mean()
         return parts
 
-    def _copied(self, rows: Rows, start: Tensor, length: Tensor) -> Tensor:
-        """What slots that copy cost: rows, and their answers' first words and lengths, (rows,) → ()"""
+    def _copied(self, rows: ReaderRows, start: Tensor, length: Tensor) -> Tensor:
+        """The loss of copied spans, by their first tokens and lengths, (rows,) → ()"""
         if not len(start):
-            return 0 * self.model.copy_scores(rows.states, rows.states).sum()  # a head that every step asks
-        spans, none = mark(self.model, rows, {"copies": 1.0}).shares
-        place = start * self.sheet.slots + length.clamp(max=self.sheet.slots) - 1  # longer ones fill all slots
+            return 0 * self.model.copy_scores(rows.states, rows.states).sum()  # data-parallel training needs a gradient
+        scores = score_spans(self.model, rows, {"copies": 1.0})
+        spans, none = log_probabilities(scores.spans, scores.none)
+        place = start * self.sizes.slots + length.clamp(max=self.sizes.slots) - 1  # longer ones fill all slots
         right = spans.flatten(1).gather(1, place.clamp(min=0)[:, None])[:, 0]
         return -torch.where(length > 0, right, none).sum()
 
-    def _written(self, rows: Rows, start: Tensor, length: Tensor) -> Tensor:
-        """What masks that copy the next word cost: rows, and their answers' first words and lengths, (rows,) → ()"""
+    def _written(self, rows: ReaderRows, start: Tensor, length: Tensor) -> Tensor:
+        """The loss of masks that copy the next token, by the answers' first tokens and lengths, (rows,) → ()"""
         asked = rows.layout.label != IGNORE
         word = rows.layout.position - 1
         place = torch.where(word < length[:, None], (rows.begin + start)[:, None] + word, rows.close[:, None])

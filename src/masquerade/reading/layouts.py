@@ -1,9 +1,8 @@
-"""How a question and a passage are laid out for a reader.
+"""Layouts of a question and a passage for a reader.
 
-A passage stands on the trunk, at positions behind any question's; a question with the slots of its answer is a branch,
-[CLS] [MASK]×slots [SEP] question [SEP], so that slot i always stands at position i. An answer that is written word by
-word takes the places of the slots. Through how many layers the trunk is shared by its questions is the network's
-matter (``Spec.fork``); it is laid out alike for all.
+A passage is the trunk, at positions after any question's. A question with the slots of its answer is a branch, [CLS]
+[MASK]×slots [SEP] question [SEP], so that slot i is always at position i. An answer that is generated token by token
+takes the positions of the slots. The network decides through how many layers the trunk is shared (``Spec.fork``).
 """
 
 from __future__ import annotations
@@ -22,62 +21,61 @@ from masquerade.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a passage that is read at once: its ids, and where each of them stands in the text. Windows overlap,
-    so each has answers of its own: those that begin at some of its tokens, which lie in the middle of it."""
+    """A part of a passage that fits into the network. Windows overlap; an answer belongs to the window that has its
+    first token among its own tokens."""
 
-    passage: int  # which of the passages
+    passage: int  # the number of the passage
     ids: tuple[int, ...]
-    places: tuple[tuple[int, int], ...]
-    own: tuple[int, int]  # from which token to which, the latter not included
+    places: tuple[tuple[int, int], ...]  # the characters of each token in the passage, as (start, end)
+    own: tuple[int, int]  # its own tokens, as (start, end)
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ReaderLayout:
     """The sizes and special tokens of a reader's layouts."""
 
-    slots: int  # tokens of an answer that is filled in, at most
-    question: int  # tokens of a question at most; longer ones are cut
-    longest: int  # positions that the network has
+    slots: int  # the greatest number of tokens of an answer in slots
+    question: int  # the greatest number of tokens of a question; longer ones are cut
+    longest: int  # the number of positions that the network has
     cls: int
     sep: int
     mask: int
-    reach: int = 0  # tokens of an answer whose end is pointed at, at most; if below ``slots``, that many
+    reach: int = 0  # the greatest number of tokens of an answer by pointers, if above ``slots``
 
     def __post_init__(self) -> None:
         if self.slots < 1 or self.question < 1 or self.room < max(8, self.reach):
             raise MasqueradeError(
                 f"A model of {self.longest} positions has no room for {self.slots} slots, a question of "
-                f"{self.question} tokens and a passage with its answers; make some of them smaller."
+                f"{self.question} tokens and a passage with its answers; make one of them smaller."
             )
 
     @staticmethod
-    def of(tokenizer: Tokenizer, slots: int, question: int, longest: int, reach: int = 0) -> Sheet:
-        """A sheet with the special tokens of a vocabulary."""
+    def of(tokenizer: Tokenizer, slots: int, question: int, longest: int, reach: int = 0) -> ReaderLayout:
+        """Layouts with the special tokens of a tokenizer."""
         cls, sep, mask = (tokenizer.special(role) for role in ("cls", "sep", "mask"))
-        return Sheet(slots, question, longest, cls, sep, mask, reach)
+        return ReaderLayout(slots, question, longest, cls, sep, mask, reach)
 
     @property
     def longest_answer(self) -> int:
-        """How many tokens an answer has at most."""
+        """The greatest number of tokens of an answer."""
         return max(self.slots, self.reach)
 
     @property
     def start(self) -> int:
-        """The position of a passage's first token, behind the longest question."""
+        """The position of a passage's first token, after the longest question."""
         return self.slots + self.question + 3
 
     @property
     def room(self) -> int:
-        """How many tokens of a passage are read at once."""
+        """The greatest number of tokens of a window."""
         return self.longest - self.start - 1
 
     def windows(self, tokenizer: Tokenizer, passages: Sequence[str], room: int = 0) -> list[Window]:
-        """Passages as windows of ``room`` tokens (0: as many as can be read at once) that overlap by half, or by an
-        answer's length if that is more, so that an answer at the edge of one is inside of the next; it belongs to one
-        of them."""
+        """Passages as windows of ``room`` tokens; 0: as many as fit. Windows overlap by half, or by the longest answer
+        if that is more, so that every answer is whole in the window it belongs to, with context on both sides."""
         room = min(room or self.room, self.room)
         step, found = max(1, min(room // 2, room - self.longest_answer)), []
-        margin = max(0, min((room - step) // 2, room - step - self.longest_answer))  # an answer's end is inside, too
+        margin = max(0, min((room - step) // 2, room - step - self.longest_answer))  # the longest own answer must fit
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
             for begin in range(0, max(1, len(ids) - room + step), step):
                 cut, last = slice(begin, begin + room), begin + room >= len(ids)
@@ -86,41 +84,41 @@ class Sheet:
         return found
 
     def questions(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of questions, cut where they are too long."""
+        """The ids of questions; long ones are cut."""
         return [ids[: self.question] for ids, _ in tokenizer.encode_places(texts)]
 
     def trunk(self, passage: Ids) -> Layout:
-        """A passage, passage [SEP]."""
+        """A passage: passage [SEP]."""
         return self._shared(passage, [])
 
     def branch(self, question: Ids, number: int = 1) -> Layout:
         """A question with the slots of its answer."""
         return self._shared([], [question])[1:].replace(branch=number)
 
-    def asked(self, question: Ids, number: int = 0) -> Layout:
-        """A question whose answer is written behind it: no slots. On the trunk, it is the passage's only one."""
+    def without_slots(self, question: Ids, number: int = 0) -> Layout:
+        """A question whose answer is generated after it. With number 0, on the trunk, it is the passage's only one."""
         whole = self.branch(question, number)
         return whole[[0, *range(self.slots + 1, len(whole))]]
 
-    def writing(self, question: Ids, answer: Ids, number: int) -> Layout:
-        """A question and its answer as it is learnt word by word: the words, each of which sees those before it, and
-        masks in their places that ask for them. The answer ends with its [SEP], if it has one."""
+    def with_answer(self, question: Ids, answer: Ids, number: int) -> Layout:
+        """A question and its answer for training token by token: the answer's tokens, which see those before them, and
+        at the same positions masks that predict them. The answer ends with [SEP] if there is room for it."""
         words = Layout.of(torch.as_tensor(answer)[: self.slots], branch=number)
         order = torch.arange(len(words))
         words = words.replace(position=1 + order, rank=2 + order, horizon=2 + order)
         masks = words.replace(ids=self.mask, kind=Kind.PEER, horizon=1 + order, label=words.ids)
-        return join([self.asked(question, number), words, masks])
+        return join([self.without_slots(question, number), words, masks])
 
-    def slotted(self, question: Ids, answer: Ids, number: int) -> Layout:
-        """A question with slots that are to hold an answer, which ends with its [SEP], if it has one."""
+    def with_labels(self, question: Ids, answer: Ids, number: int) -> Layout:
+        """A question with slots that are labelled with the answer, which ends with [SEP] if there is room for it."""
         whole, words = self.branch(question, number), torch.as_tensor(answer)[: self.slots]
         label = whole.label.clone()
         label[1 : 1 + len(words)] = words
         return whole.replace(label=label)
 
     def canvas(self, pairs: Sequence[tuple[Ids, Ids]]) -> Canvas:
-        """Questions and their passages as prompts behind which an answer is written, by any method."""
-        prompts = [join([self.asked(question), self.trunk(passage)]) for question, passage in pairs]
+        """Questions and their passages as prompts for the decoding loop."""
+        prompts = [join([self.without_slots(question), self.trunk(passage)]) for question, passage in pairs]
         first = Layout.of(torch.zeros(len(pairs), 1, dtype=torch.long), position=1, rank=2, horizon=2)
         before = torch.full((len(pairs), 0), NO_TOKEN)
         return Canvas(batch(prompts), first, FORWARD, before, query_kind=Kind.CONTENT, mask=self.mask, known=1)

@@ -1,4 +1,4 @@
-"""The reader: a question and a text in, the exact answer out, with where it stands and how sure it is."""
+"""The reader: answers to questions from texts, with their probabilities and places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,32 +18,34 @@ from masquerade.checkpoints.folders import load
 from masquerade.decoding.spans import SpanChoice, choose_spans
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
-from masquerade.reading.answers import VOTES, Answer, Candidate, Sight, joined, merged
-from masquerade.reading.decoders import DRAFTS, METHODS, write_answers
-from masquerade.reading.layouts import Sheet, Window
-from masquerade.reading.memory import Memory, encode, recall
-from masquerade.reading.span_scores import PARTS, mark
+from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.decoders import DECODERS, DRAFTS, write_answers
+from masquerade.reading.layouts import ReaderLayout, Window
+from masquerade.reading.memory import Memory, encode_passages, encode_questions
+from masquerade.reading.odds import WindowScores, combined, log_probabilities, own_odds
+from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
-DECODERS = tuple(METHODS)
 SHIPPED = {"en": "reader-en", "zh": "reader-zh"}  # the readers that come with Masquerade
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
-TOKENS = 8192  # tokens that go through the network at once, padding included
-TOGETHER = 16  # windows that are remembered at once
+TOKENS = 8192  # tokens of a batch, padding included
+TOGETHER = 16  # windows that are encoded together by ``remember``
+
+Question = tuple[str, str | Sequence[str]] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a reader was trained with, kept in its configuration."""
+    """The settings of a reader, kept in its configuration."""
 
-    slots: int  # tokens of an answer that is filled in, at most
-    question: int  # tokens of a question at most
-    parts: Mapping[str, float]  # who speaks, and how much each counts
-    threshold: float = 0.0  # no answer if the best one has a lower probability
-    written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # who speaks where answers are written
-    stored: str = "float16"  # the precision of what is remembered; "float32" where half of it changes answers
-    reach: int = 0  # tokens of an answer whose end is pointed at, at most; 0: as many as slots
+    slots: int  # the greatest number of tokens of an answer in slots
+    question: int  # the greatest number of tokens of a question
+    parts: Mapping[str, float]  # the weights of the parts of a span's score
+    threshold: float = 0.0  # there is no answer if the best one has a lower probability
+    written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # … of a generated token's score
+    stored: str = "float16"  # the precision of encoded passages; "float32" where half precision changes answers
+    reach: int = 0  # the greatest number of tokens of an answer by pointers; 0: that of slots
 
     @staticmethod
     def of(model: Model) -> Settings:
@@ -49,34 +53,36 @@ class Settings:
         said = model.config.get("reading")
         if not isinstance(said, dict) or model.spec.fork is None:
             raise MasqueradeError("This model is no reader; train one with 'masquerade train reader'.")
-        parts = said.get("parts") or {}
-        if set(parts) - set(PARTS) or not any(parts.values()):
+        parts, names = said.get("parts") or {}, ", ".join(PARTS)
+        if set(parts) - set(PARTS):
+            wrong = min(set(parts) - set(PARTS))
+            raise MasqueradeError(f"There is no '{wrong}' for a weight under 'reading.parts'; there are {names}.")
+        if not any(parts.values()):
             raise MasqueradeError(
-                "Nobody of this reader speaks: 'parts' under 'reading' in its configuration has to be weights of "
-                f"{', '.join(PARTS)}, one of them above 0."
+                f"All weights under 'reading.parts' are 0; give at least one of {names} a positive weight."
             )
         if said.get("stored", "float16") not in STORED:
-            raise MasqueradeError(f"A reader remembers passages as {' or '.join(STORED)}, not as '{said['stored']}'.")
+            raise MasqueradeError(f"'reading.stored' has to be {' or '.join(STORED)}, not '{said['stored']}'.")
         return Settings(**said)
 
     def put(self, model: Model) -> Model:
-        """The model with these settings."""
+        """The model with these settings in its configuration."""
         model.config["reading"] = asdict(self)
         return model
 
-    def sheet(self, model: Model) -> Sheet:
-        """How questions and passages are laid out for the model."""
+    def layout(self, model: Model) -> ReaderLayout:
+        """The layouts of questions and passages for the model."""
         longest = model.spec.longest - model.spec.position_offset
-        return Sheet.of(model.tokenizer, self.slots, self.question, longest, self.reach)
+        return ReaderLayout.of(model.tokenizer, self.slots, self.question, longest, self.reach)
 
 
 class Reader:
-    """A model with heads that find answers, ready to be asked."""
+    """A model that answers questions from texts. It may be used from several threads."""
 
     def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype | None = None) -> None:
         kernels.use()
         self.model, self.settings = model.eval(), Settings.of(model)
-        self.sheet, self.tokenizer = self.settings.sheet(model), model.tokenizer
+        self.layout, self.tokenizer = self.settings.layout(model), model.tokenizer
         self.memory = Memory(memory, stored or STORED[self.settings.stored])
 
     @staticmethod
@@ -93,86 +99,89 @@ class Reader:
         decoder: str = "parallel",
         free: bool = False,
     ) -> Answer:
-        """The answer to a question from a passage, or from several; the settings are those of ``ask_many``."""
+        """The answer to a question from one passage or several; the options are those of ``ask_many``."""
         return self.ask_many([(question, passages)], n_best, vote, decoder, free)[0]
 
     def ask_many(
         self,
-        questions: Sequence[tuple[str, str | Sequence[str]]],
+        questions: Sequence[Question],
         n_best: int = 1,
         vote: str = "best",
         decoder: str = "parallel",
         free: bool = False,
         done: Callable[[int], None] = lambda count: None,
     ) -> list[Answer]:
-        """The answer to each question from its passage or passages, with the next best ones as alternatives.
+        """The answer to each question, with up to ``n_best`` − 1 alternatives. A question is a pair of its text and its
+        passage or passages, or a dict with ``question`` and ``context`` (or ``passages``).
 
-        ``vote`` says how passages agree on an answer (VOTES): by the "best" span as if they were one text, or "all" of
-        them, each of which has answered by itself. ``decoder`` says how it comes about (DECODERS): all at once as
-        the best span by all heads, or written, each word from the vocabulary or copied, or as the best of these spans
-        when they are read word by word ("rerank"). With ``free`` it may be any words. ``done`` is told how many more
-        questions have been asked of a window, for a progress bar.
+        ``vote`` (VOTES) combines passages: "best" searches them as one text; "all" searches each alone and adds up what
+        they agree on. ``decoder`` (DECODERS) finds answers: "parallel" is the best span by all heads; the others
+        generate it, or score the best spans token by token ("rerank"). With ``free`` an answer need not be a span.
+        ``done`` is called with the number of questions of windows that have been answered, for a progress bar.
         """
-        _check(n_best, vote, decoder)
-        asked = [_checked(text, given) for text, given in questions]
-        ids = self.sheet.questions(self.tokenizer, [text for text, _ in asked])
+        _check_options(n_best, vote, decoder)
+        asked = [_checked(each) for each in questions]
+        ids = self.layout.questions(self.tokenizer, [text for text, _ in asked])
         windows = self._windows(passage for _, given in asked for passage in given)
-        jobs = dict[tuple[int, ...], list[Ask]]()
+        jobs = dict[tuple[int, ...], list[WindowQuestion]]()
         for index, (_, given) in enumerate(asked):
             for number, passage in enumerate(given):
                 for window in windows[passage]:
-                    jobs.setdefault(window.ids, []).append(Ask(index, ids[index], number, passage, window))
+                    job = WindowQuestion(index, ids[index], number, passage, window)
+                    jobs.setdefault(window.ids, []).append(job)
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
-        at_once, sights = decoder == "parallel" and not free, defaultdict[tuple[int, int], dict[Hashable, Sight]](dict)
+        spans_only = decoder == "parallel" and not free
+        scored = defaultdict[tuple[int, int], dict[Hashable, WindowScores]](dict)
         for batch in self._batches(jobs):
-            if at_once:
-                for ask, sight in self._pointed(batch, n_best):
-                    text = ask.question, ask.passage if vote == "all" else 0
-                    sights[text].setdefault((ask.window.ids, ask.window.own), sight)  # said again, it is nothing new
+            if spans_only:
+                for job, spans, total in self._spans(batch, n_best, self.layout.longest_answer):
+                    found = [job.span(each.start, each.length, each.score) for each in spans]
+                    text = job.question, job.passage if vote == "all" else 0
+                    # a window that occurs twice counts once
+                    scored[text].setdefault((job.window.ids, job.window.own), WindowScores(found, total))
             else:
-                for ask, texts, nothing in self._written(batch, n_best, decoder, free):
-                    candidates[ask.question] += texts
-                    none[ask.question] = min(none[ask.question], nothing)
+                for job, found, nothing in self._written(batch, n_best, decoder, free):
+                    candidates[job.question] += found
+                    none[job.question] = min(none[job.question], nothing)
             done(sum(map(len, batch)))
-        for (index, _), seen in sights.items():
-            spans, nothing = joined(list(seen.values()))
-            candidates[index] += spans
+        for (index, _), by_window in scored.items():
+            found, nothing = combined(list(by_window.values()))
+            candidates[index] += found
             none[index] = min(none[index], nothing)
-        threshold = self.settings.threshold if at_once else 0.0  # a written answer's probability is that of its words
+        threshold = self.settings.threshold if spans_only else 0.0  # it is tuned for the probabilities of spans
         return [
-            merged(found, nothing, VOTES[vote], n_best, threshold)
+            merged(found, nothing, VOTES[vote], int(n_best), threshold)
             for found, nothing in zip(candidates, none, strict=True)
         ]
 
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
-        """Read passages as far as they are shared by their questions, and keep that for questions to come; no more of
-        them than the memory has room for. ``done`` is told how many more windows have been read."""
-        given = [passages] if isinstance(passages, str) else list(passages)
-        found = {window.ids: window for held in self._windows(given).values() for window in held}
+        """Encode passages up to the fork and keep them for later questions, until the memory is full. ``done`` is
+        called with the number of windows that have been encoded."""
+        found = {window.ids: window for held in self._windows(_texts(passages)).values() for window in held}
         windows = sorted(found.values(), key=lambda window: len(window.ids))
         for start in range(0, len(windows), TOGETHER):
             part = windows[start : start + TOGETHER]
             with torch.inference_mode():
-                for window, kept in zip(part, encode(self.model, self.sheet, part), strict=True):
-                    self.memory.put(window.ids, kept)
+                for window, encoded in zip(part, encode_passages(self.model, self.layout, part), strict=True):
+                    self.memory.put(window.ids, encoded)
             done(len(part))
-            if not {windows[0].ids, part[-1].ids} <= self.memory.held.keys():  # what comes now would push out another
+            if windows[0].ids not in self.memory or part[-1].ids not in self.memory:  # full: more would drop others
                 break
 
     def _windows(self, passages: Iterable[str]) -> dict[str, list[Window]]:
-        """The windows of each passage that have words in them."""
+        """The windows of each passage, without empty ones."""
         texts = list(dict.fromkeys(passages))
         found = dict[str, list[Window]]({text: [] for text in texts})
-        for window in self.sheet.windows(self.tokenizer, texts):
+        for window in self.layout.windows(self.tokenizer, texts):
             if window.ids:
                 found[texts[window.passage]].append(window)
         return found
 
-    def _batches(self, jobs: Mapping[tuple[int, ...], list[Ask]]) -> Iterator[list[list[Ask]]]:
-        """What is asked of each window; windows of like length together, as many as go through the network at once."""
-        batch, rows = list[list[Ask]](), 0
+    def _batches(self, jobs: Mapping[tuple[int, ...], list[WindowQuestion]]) -> Iterator[list[list[WindowQuestion]]]:
+        """Batches of up to TOKENS tokens: the questions of each window, windows of similar length together."""
+        batch, rows = list[list[WindowQuestion]](), 0
         for ids in sorted(jobs, key=len):
-            fit = max(1, TOKENS // (self.sheet.start + 1 + len(ids)))
+            fit = max(1, TOKENS // (self.layout.start + 1 + len(ids)))
             for start in range(0, len(jobs[ids]), fit):
                 part = jobs[ids][start : start + fit]
                 if batch and rows + len(part) > fit:
@@ -185,76 +194,67 @@ class Reader:
 
     @torch.inference_mode()
     def _spans(
-        self, batch: Sequence[list[Ask]], n_best: int, longest: int
-    ) -> Iterator[tuple[Ask, list[SpanChoice], float]]:
-        """The best spans, of up to ``longest`` tokens, that are the windows' own, by all heads, in one pass, with their
-        log-odds against the answer being none of these; and those of all such spans together."""
-        windows = [asks[0].window for asks in batch]
+        self, batch: Sequence[list[WindowQuestion]], n_best: int, longest: int
+    ) -> Iterator[tuple[WindowQuestion, list[SpanChoice], float]]:
+        """For each question of a window its best own spans of up to ``longest`` tokens, with log-odds as scores, and
+        the log-odds of all its own spans."""
+        windows = [jobs[0].window for jobs in batch]
         held = [self.memory.get(window.ids) for window in windows]
-        new = [window for window, kept in zip(windows, held, strict=True) if kept is None]
-        fresh = iter(encode(self.model, self.sheet, new))
-        kept = [next(fresh) if each is None else each for each in held]
-        rows = recall(self.model, self.sheet, kept, [[ask.ids for ask in asks] for asks in batch])
-        marks = mark(self.model, rows, self.settings.parts)
-        shares, none = (each.cpu().double() for each in marks.shares)
-        passage = marks.passage.cpu()
-        for row, ask in enumerate(ask for asks in batch for ask in asks):
-            n = len(ask.window.ids)
-            strange = torch.ones(n, 1, dtype=torch.bool)
-            strange[slice(*ask.window.own)] = False
-            others = shares[row, :n].masked_fill(~strange, -torch.inf).flatten().logsumexp(0)
-            odds = shares[row, :n].masked_fill(strange, -torch.inf) - torch.logaddexp(others, none[row])
-            whole = float(odds.flatten().logsumexp(0))
-            yield ask, choose_spans(odds[:, :longest], passage[row, :n], n_best), whole
-
-    def _pointed(self, batch: Sequence[list[Ask]], n_best: int) -> Iterator[tuple[Ask, Sight]]:
-        """What each window shows."""
-        for ask, spans, whole in self._spans(batch, n_best, self.sheet.longest_answer):
-            yield ask, Sight([ask.span(each.start, each.length, each.score) for each in spans], whole)
+        new = [window for window, each in zip(windows, held, strict=True) if each is None]
+        fresh = iter(encode_passages(self.model, self.layout, new))
+        passages = [next(fresh) if each is None else each for each in held]
+        rows = encode_questions(self.model, self.layout, passages, [[job.ids for job in jobs] for jobs in batch])
+        scores = score_spans(self.model, rows, self.settings.parts)
+        logs, none = (each.cpu().double() for each in log_probabilities(scores.spans, scores.none))
+        ids = scores.passage.cpu()
+        for row, job in enumerate(job for jobs in batch for job in jobs):
+            n = len(job.window.ids)
+            odds, total = own_odds(logs[row, :n], none[row], job.window.own)
+            yield job, choose_spans(odds[:, :longest], ids[row, :n], n_best), total
 
     def _written(
-        self, batch: Sequence[list[Ask]], n_best: int, decoder: str, free: bool
-    ) -> Iterator[tuple[Ask, list[Candidate], float]]:
-        """The best answers that a decoder writes; and how probable it is that there is none."""
-        asks, drafts = [ask for asks in batch for ask in asks], list[list[tuple[int, ...]]]()
+        self, batch: Sequence[list[WindowQuestion]], n_best: int, decoder: str, free: bool
+    ) -> Iterator[tuple[WindowQuestion, list[Candidate], float]]:
+        """For each question of a window the best answers that a decoder generates, and the probability of none."""
+        jobs, drafts = [job for some in batch for job in some], list[list[tuple[int, ...]]]()
         if decoder == "rerank" and not free:
-            for ask, spans, _ in self._spans(batch, max(DRAFTS, n_best), self.sheet.slots):
-                drafts.append([ask.window.ids[each.start : each.start + each.length] for each in spans])
-        pairs = [(ask.ids, ask.window.ids) for ask in asks]
-        who = self.settings.written
-        written = write_answers(self.model, self.sheet, pairs, decoder, who, n_best, free, drafts=drafts)
-        for ask, texts in zip(asks, written, strict=True):
-            found = [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts]
-            yield ask, found, sum(each.share for each in found if not each.text)
+            for job, spans, _ in self._spans(batch, max(DRAFTS, n_best), self.layout.slots):
+                drafts.append([job.window.ids[each.start : each.start + each.length] for each in spans])
+        pairs = [(job.ids, job.window.ids) for job in jobs]
+        weights = self.settings.written
+        written = write_answers(self.model, self.layout, pairs, decoder, weights, n_best, free, drafts=drafts)
+        for job, texts in zip(jobs, written, strict=True):
+            found = [job.text_of(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts]
+            yield job, found, sum(each.score for each in found if not each.text)
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A question asked of a window of one of its passages."""
+class WindowQuestion:
+    """A question for one window of one of its passages."""
 
-    question: int  # which of the questions
+    question: int  # the number of the question
     ids: list[int]  # … and its ids
-    passage: int  # which of its passages
+    passage: int  # the number of the passage
     text: str  # … and its text
     window: Window
 
-    def span(self, start: int, length: int, share: float) -> Candidate:
-        """Some tokens of the window, as a candidate."""
+    def span(self, start: int, length: int, score: float) -> Candidate:
+        """A span of the window's tokens as a candidate."""
         begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
-        while end < len(self.text) and unicodedata.combining(self.text[end]):  # an accent is no token of its own
+        while end < len(self.text) and unicodedata.combining(self.text[end]):  # a combining accent is no token
             end += 1
-        return Candidate(self.text[begin:end], share, self.passage, begin, end)
+        return Candidate(self.text[begin:end], score, self.passage, begin, end)
 
-    def words(self, ids: tuple[int, ...], share: float, tokenizer: Tokenizer) -> Candidate:
-        """What was written, as the first span of the window that it is, or as words that are not there."""
+    def text_of(self, ids: tuple[int, ...], score: float, tokenizer: Tokenizer) -> Candidate:
+        """Generated ids as a candidate: the first span of the window that equals them, or else their text."""
         for start in range(len(self.window.ids) - len(ids) + 1 if ids else 0):
             if self.window.ids[start : start + len(ids)] == ids:
-                return self.span(start, len(ids), share)
-        return Candidate(tokenizer.decode(ids), share, self.passage)
+                return self.span(start, len(ids), score)
+        return Candidate(tokenizer.decode(ids), score, self.passage)
 
 
 def shipped(name: str) -> Path:
-    """The folder of a reader that comes with Masquerade: inside of the installed package, or in a clone."""
+    """The folder of a reader that comes with Masquerade: in the installed package, or in a clone."""
     package = Path(__file__).parents[1]
     for home in (package / "models", package.parents[1] / "models"):
         if (home / SHIPPED[name] / "config.json").is_file():
@@ -265,25 +265,44 @@ def shipped(name: str) -> Path:
     )
 
 
-def _check(n_best: int, vote: str, decoder: str) -> None:
-    """Refuse settings that do not exist."""
-    if n_best < 1:
-        raise MasqueradeError(f"The best {n_best} answers cannot be listed; ask for at least one.")
+def _check_options(n_best: int, vote: str, decoder: str) -> None:
+    """An error for options that do not exist."""
+    if isinstance(n_best, bool) or not isinstance(n_best, Integral) or n_best < 1:
+        raise MasqueradeError(f"'n_best' has to be a whole number of at least 1, not {n_best!r}.")
     if vote not in VOTES:
         raise MasqueradeError(f"There is no vote '{vote}'; choose from {', '.join(VOTES)}.")
     if decoder not in DECODERS:
         raise MasqueradeError(f"There is no decoder '{decoder}'; choose from {', '.join(DECODERS)}.")
 
 
-def _checked(question: str, passages: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """A question and its passages, some of which have something in them."""
-    given = (passages,) if isinstance(passages, str) else tuple(passages)
+def _checked(given: Question) -> tuple[str, tuple[str, ...]]:
+    """A question and its passages; an error if one of them is missing, empty or no text."""
+    if isinstance(given, Mapping):
+        key = "context" if "context" in given else "passages"
+        if "question" not in given or key not in given:
+            raise MasqueradeError("A question as a dict needs 'question', and 'context' or 'passages'.")
+        question, passages = given["question"], _texts(given[key])
+    elif isinstance(given, tuple | list) and len(given) == 2:
+        question, passages = given[0], _texts(given[1])
+    else:
+        raise MasqueradeError("A question has to be a pair (question, passages) or a dict with both.")
+    if not isinstance(question, str):
+        raise MasqueradeError(f"A question has to be text (str), not {type(question).__name__}.")
     if not question.strip():
         raise MasqueradeError("The question is empty; ask something.")
-    if not any(passage.strip() for passage in given):
+    if not any(passage.strip() for passage in passages):
         raise MasqueradeError("There is no text to read the answer from; give a passage with words in it.")
     try:
-        "".join((question, *given)).encode()
+        "".join((question, *passages)).encode()
     except UnicodeEncodeError as error:
         raise MasqueradeError("The question or a passage has half of a character in it; read it as UTF-8.") from error
-    return question, given
+    return question, passages
+
+
+def _texts(passages: str | Iterable[str]) -> tuple[str, ...]:
+    """One passage or several as a tuple; an error if one of them is no text."""
+    given = (passages,) if isinstance(passages, str | bytes) or not isinstance(passages, Iterable) else tuple(passages)
+    for each in given:
+        if not isinstance(each, str):
+            raise MasqueradeError(f"A passage has to be text (str), not {type(each).__name__}; decode bytes first.")
+    return given

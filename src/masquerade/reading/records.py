@@ -1,10 +1,8 @@
-"""Questions in the formats people have them in: SQuAD, CMRC 2018, WebQA, SogouQA, flat records, hub data sets."""
+"""Questions with passages and answers, from files of SQuAD, CMRC 2018, WebQA and SogouQA, flat records and the hub."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,41 +13,41 @@ from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 
 KNOWN = "SQuAD's JSON, CMRC 2018's, WebQA's, SogouQA's, and records with question, context and answers"
-NO_ANSWER = "no_answer"  # what WebQA writes where a passage has none
+NO_ANSWER = "no_answer"  # WebQA's mark of a passage without an answer
 HALF_WIDTH = {0x3000: 0x20} | {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}  # full-width forms of ASCII
 
-Answers = list[tuple[str, int | None]]  # texts, and where they are said to begin
+Answers = list[tuple[str, int | None]]  # texts, and their stated starts
 
 
 @dataclass(frozen=True)
 class Gold:
-    """An accepted answer: its text, and where it begins in the passage (characters)."""
+    """An accepted answer: its text, and its first character in the passage."""
 
     text: str
     start: int
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question, the passages it is asked of, and the accepted answers."""
+class QuestionRecord:
+    """A question, its passages, and its accepted answers."""
 
     id: str
     question: str
     passages: tuple[str, ...]
-    spans: tuple[tuple[Gold, ...], ...]  # for each passage, the accepted answers that stand in it; empty: it has none
-    accepted: tuple[str, ...]  # the texts of all accepted answers, whether or not they stand in a passage
-    title: str = ""  # of the article, where there is one: for splitting by article
+    spans: tuple[tuple[Gold, ...], ...]  # the accepted answers in each passage; empty: no answer
+    accepted: tuple[str, ...]  # the texts of all accepted answers, in a passage or not
+    title: str = ""  # of the article, for splits by article
 
 
-def read_questions(source: str) -> list[Asked]:
-    """The questions of a file or hub data set (name, or name:split), whichever of the known formats it has. A question
-    without an id gets its number; one that comes twice is read once, and an empty one is left out."""
+def read_questions(source: str) -> list[QuestionRecord]:
+    """The questions of a file or hub data set (name, or name:split) in any of the known formats. A question without an
+    id gets its number; duplicates and empty questions are left out."""
     try:
         questions = [asked for record in read_records(source) for asked in _questions(record)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        said = f"A question of {source} is not written as it has to be ({type(error).__name__}: {error})"
+        said = f"A question of {source} has an unknown format ({type(error).__name__}: {error})"
         raise MasqueradeError(f"{said}; the known formats are {KNOWN}.") from error
-    found: dict[str, Asked] = {}
+    found: dict[str, QuestionRecord] = {}
     for number, asked in enumerate(questions):
         named = asked if asked.id else replace(asked, id=str(number))
         if found.setdefault(named.id, named) != named:
@@ -59,8 +57,8 @@ def read_questions(source: str) -> list[Asked]:
     return list(found.values())
 
 
-def write_questions(records: Sequence[Asked], path: Path) -> int:
-    """Write questions as flat records, a line for each of a question's passages; how many there are."""
+def write_questions(records: Sequence[QuestionRecord], path: Path) -> int:
+    """Write questions as flat records, a line for each passage of a question; returns the number of lines."""
     lines = []
     for record in records:
         for passage, spans in zip(record.passages, record.spans, strict=True):
@@ -72,56 +70,16 @@ def write_questions(records: Sequence[Asked], path: Path) -> int:
 
 
 def find_answer(passage: str, text: str, stated: int | None = None) -> Gold | None:
-    """Where an answer stands in a passage: the occurrence nearest to where it is said to begin, or else the first one.
-    If there is none, case and full-width forms do not count; the answer then has the passage's spelling."""
+    """The occurrence of an answer in a passage that is nearest to its stated start, or the first one; None if there is
+    none. If it does not occur exactly, case and full-width forms are ignored; the text is the passage's own."""
     place = _nearest(passage, text, stated)
     if place < 0:
         place = _nearest(_folded(passage), _folded(text), stated)
     return Gold(passage[place : place + len(text)], place) if text and place >= 0 else None
 
 
-def split_articles(records: Sequence[Asked], share: float, seed: int = 0) -> tuple[list[Asked], list[Asked]]:
-    """Questions for training and for development, about ``share`` of them: an article's are all on one side, so that
-    no passage is known from training. The same seed gives the same sides, in whatever order the questions come."""
-    if not 0 <= share <= 1:
-        raise MasqueradeError(f"The share of questions for development is {share}; it has to be between 0 and 1.")
-    articles = _articles(records)
-    sizes, held, taken = Counter(articles), set[tuple[str, str]](), 0
-    for article in sorted(sizes, key=lambda article: hashlib.sha256(repr((seed, article)).encode()).digest()):
-        if taken + sizes[article] / 2 < share * len(records):  # nearer to the share with it than without it
-            held.add(article)
-            taken += sizes[article]
-    sides: tuple[list[Asked], list[Asked]] = ([], [])
-    for record, article in zip(records, articles, strict=True):
-        sides[article in held].append(record)
-    return sides
-
-
-def _articles(records: Sequence[Asked]) -> list[tuple[str, str]]:
-    """Which article each question belongs to: that of its title or, where that says nothing (it is empty, or that of
-    over a tenth of all questions), that of its passages. Questions that share a passage share an article."""
-    titles = Counter(record.title for record in records)
-    telling = {title for title, count in titles.items() if title and count * 10 <= len(records)}
-    first: dict[str, str] = {}  # each passage → one that is earlier in the alphabet and in the same article
-
-    def earliest(passage: str) -> str:
-        while first.setdefault(passage, passage) != passage:
-            first[passage] = passage = first[first[passage]]
-        return passage
-
-    texts = [tuple(filter(str.strip, record.passages)) or (record.question,) for record in records]
-    for record, passages in zip(records, texts, strict=True):
-        for passage in () if record.title in telling else passages:
-            one, other = sorted((earliest(passages[0]), earliest(passage)))
-            first[other] = one
-    return [
-        ("title", record.title) if record.title in telling else ("passage", earliest(passages[0]))
-        for record, passages in zip(records, texts, strict=True)
-    ]
-
-
-def _questions(record: Any, name: str = "", title: str = "") -> Iterator[Asked]:
-    """The questions of a record, whatever its format; none if there are none in it."""
+def _questions(record: Any, name: str = "", title: str = "") -> Iterator[QuestionRecord]:
+    """The questions of a record of any known format."""
     if not isinstance(record, Mapping):
         return
     title = str(record.get("title") or title)
@@ -141,8 +99,8 @@ def _questions(record: Any, name: str = "", title: str = "") -> Iterator[Asked]:
             yield from _questions(part, name=str(key))
 
 
-def _asked(record: Mapping[str, Any], name: str, question: str, title: str) -> Asked:
-    """A question with its passages: one with all answers, several with answers of their own, or none."""
+def _asked(record: Mapping[str, Any], name: str, question: str, title: str) -> QuestionRecord:
+    """A question with its passages: one with all answers, or several with answers of their own, or none."""
     known = [] if record.get("is_impossible") else _answers(record.get("answers", record.get("answer")))
     pages: list[tuple[str, Answers]] = []
     if "evidences" in record:
@@ -153,7 +111,7 @@ def _asked(record: Mapping[str, Any], name: str, question: str, title: str) -> A
         pages = [(record["context"], known)]
     if not all(isinstance(passage, str) for passage, _ in pages):
         raise TypeError("a passage has to be text")
-    return Asked(
+    return QuestionRecord(
         id=name,
         question=question,
         passages=tuple(passage for passage, _ in pages),
@@ -164,8 +122,7 @@ def _asked(record: Mapping[str, Any], name: str, question: str, title: str) -> A
 
 
 def _answers(value: Any) -> Answers:
-    """Answers however they are written: a text, a text with its start, a list of such, or a list of texts beside a
-    list of starts."""
+    """Answers from any notation: a text, a text with its start, a list of these, or lists of texts and of starts."""
     if value is None or value == NO_ANSWER:
         return []
     if isinstance(value, Mapping) and not isinstance(value["text"], str):
@@ -185,13 +142,13 @@ def _answers(value: Any) -> Answers:
 
 
 def _spans(passage: str, answers: Answers) -> tuple[Gold, ...]:
-    """The answers that stand in a passage, each once."""
+    """The answers that occur in a passage, each once."""
     found = (find_answer(passage, text, stated) for text, stated in answers)
     return tuple(dict.fromkeys(gold for gold in found if gold is not None))
 
 
 def _nearest(passage: str, text: str, stated: int | None) -> int:
-    """Where a text begins in a passage, nearest to the stated place if there is one; −1 if it is not there."""
+    """The start of a text in a passage, nearest to the stated one if there is one; −1 if it does not occur."""
     if stated is None:
         return passage.find(text)
     places = passage.rfind(text, 0, stated + len(text)), passage.find(text, max(stated, 0))
@@ -199,5 +156,5 @@ def _nearest(passage: str, text: str, stated: int | None) -> int:
 
 
 def _folded(text: str) -> str:
-    """A text in small letters and half-width forms, character by character, so that places stay what they are."""
+    """A text in lower case and half-width forms, of the same length."""
     return "".join(low if len(low := each.lower()) == 1 else each for each in text.translate(HALF_WIDTH))

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from masquerade.errors import MasqueradeError
-from masquerade.reading.records import HALF_WIDTH, Asked
+from masquerade.reading.records import HALF_WIDTH, QuestionRecord
 
 CMRC_PUNCTUATION = "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』"
 SOGOUQA_PUNCTUATION = (
@@ -45,7 +45,7 @@ class Scores:
     each: dict[str, dict[str, float]]
 
 
-def squad_scores(predictions: Mapping[str, str], records: Sequence[Asked]) -> Scores:
+def squad_scores(predictions: Mapping[str, str], records: Sequence[QuestionRecord]) -> Scores:
     """SQuAD's exact match and F1 over words. A question that has no answer is right if the prediction is empty; if
     there are such questions, those with and without an answer are scored by themselves, too."""
     found = _scores(predictions, records, _squad)
@@ -58,18 +58,18 @@ def squad_scores(predictions: Mapping[str, str], records: Sequence[Asked]) -> Sc
     return found
 
 
-def cmrc_scores(predictions: Mapping[str, str], records: Sequence[Asked]) -> Scores:
+def cmrc_scores(predictions: Mapping[str, str], records: Sequence[QuestionRecord]) -> Scores:
     """CMRC 2018's exact match without punctuation, and F1 by the longest run of tokens in common."""
     return _scores(predictions, records, _cmrc)
 
 
-def sogouqa_scores(predictions: Mapping[str, str], records: Sequence[Asked]) -> Scores:
+def sogouqa_scores(predictions: Mapping[str, str], records: Sequence[QuestionRecord]) -> Scores:
     """SogouQA's accuracy, F1 over characters, and the mean of both. The first accepted answer is the standard one: a
     prediction with the same parts between punctuation is right, in whatever order they are."""
     return _scores(predictions, records, _sogouqa)
 
 
-METRICS: dict[str, Callable[[Mapping[str, str], Sequence[Asked]], Scores]] = {
+METRICS: dict[str, Callable[[Mapping[str, str], Sequence[QuestionRecord]], Scores]] = {
     "squad": squad_scores,
     "cmrc": cmrc_scores,
     "sogouqa": sogouqa_scores,
@@ -123,7 +123,7 @@ def sogouqa_normal(text: str) -> str:
 
 def _scores(
     predictions: Mapping[str, str],
-    records: Sequence[Asked],
+    records: Sequence[QuestionRecord],
     score: Callable[[str | None, Sequence[str]], dict[str, float]],
 ) -> Scores:
     """Every question by one rule, and the means."""

@@ -1,9 +1,8 @@
-"""Questions that a text makes of itself, to teach a reader before it meets real ones, or the language of one's own
-documents.
+"""Synthetic questions from plain text, to pretrain a reader or to adapt it to one's own documents.
 
-Two kinds. Recurring words: what stands twice in a passage is taken out of one of its sentences, which becomes the
-question and leaves the passage; the answer is where the words stand still. Clozes: a sentence asks for a date, a number
-or a name of its own, with some of its other words left out, and stays in the passage.
+There are two kinds. Recurring words: words that occur twice in a passage are removed from one of its sentences, which
+becomes the question and is removed from the passage; the answer is the other occurrence. Clozes: a sentence with some
+words left out asks for its own date, number or name, and stays in the passage.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from collections.abc import Iterable, Iterator
 
 from masquerade.data.rng import Rng, rng_for
 from masquerade.objectives.salient import DATES, OPENERS, name_places
-from masquerade.reading.records import Asked, Gold
+from masquerade.reading.records import Gold, QuestionRecord
 from masquerade.text.chinese import CHINESE, HAN, load_jieba
 from masquerade.text.sentences import SENTENCE
 
-PASSAGE = 900  # how long passages are, in letters; a Chinese character counts as two
-LONGEST = 8  # words of a recurring answer at most
-AROUND = 50  # letters of a sentence on either side of what is asked for, if there is a clause that ends so near
+PASSAGE = 900  # the length of passages in letters; a Chinese character counts as two
+LONGEST = 8  # the greatest number of words of a recurring answer
+AROUND = 50  # letters of a question on either side of the answer, cut at the end of a clause
 DROPPED = 0.15  # the share of a cloze's words that are left out
 
 _CLAUSE = re.compile(r"[，；：、]|[,;:] ")
 _WORD = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+(?:['’.-][^\W_{HAN}]+)*")
 _QUOTED = re.compile(r"《([^《》\n]{1,20})》|[“「]([^“”「」\n]{2,16})[”」]")
-_KINDS = {"nr": "person", "ns": "place", "nt": "thing"}  # jieba's names of people, places, bodies
-_ASK = {  # what asks for a kind of answer, in English and in Chinese
+_KINDS = {"nr": "person", "ns": "place", "nt": "thing"}  # jieba's tags of persons, places, organisations
+_ASK = {  # question words for each kind of answer, in English and in Chinese
     "date": (("when", "what year", "what date"), ("什么时候", "哪一年", "何时")),
     "number": (("how many", "how much", "what number"), ("多少", "几")),
     "person": (("who",), ("谁",)),
@@ -35,15 +34,15 @@ _ASK = {  # what asks for a kind of answer, in English and in Chinese
     "thing": (("what", "which", "who"), ("什么", "哪个", "哪一个")),
 }
 
-Place = tuple[int, int]  # from … to, in characters
+CharSpan = tuple[int, int]  # (start, end) in characters
 Made = tuple[str, str, tuple[Gold, ...]]  # a question, its passage, the answers there
 
 
-def self_made(
+def synthetic_questions(
     documents: Iterable[str], seed: int = 0, each: int = 4, most: int = 8, length: int = PASSAGE
-) -> Iterator[Asked]:
-    """Questions of documents, up to ``each`` of a passage, half of them of either kind; of up to ``most`` passages of
-    a document, by chance, of about ``length`` letters."""
+) -> Iterator[QuestionRecord]:
+    """Questions from documents: up to ``each`` per passage, half of each kind, for up to ``most`` random passages of a
+    document, of about ``length`` letters."""
     number = 0
     for document, text in enumerate(documents):
         rng, found = rng_for(seed, document), passages(text, length)
@@ -52,12 +51,12 @@ def self_made(
             for question, left, golds in recurring(passage, rng, (each + 1) // 2) + clozes(passage, rng, each // 2):
                 number += 1
                 texts = tuple(dict.fromkeys(gold.text for gold in golds))
-                yield Asked(str(number), question, (left,), (golds,), texts, title=str(document))
+                yield QuestionRecord(str(number), question, (left,), (golds,), texts, title=str(document))
 
 
 def passages(text: str, length: int = PASSAGE) -> list[str]:
-    """A document's sentences, as many together as make a passage of up to ``length`` letters; what is left at its end
-    is one too, if it is not too short."""
+    """A document's sentences, joined to passages of up to ``length`` letters. Passages of less than a third of that are
+    left out."""
     found, begin, end = list[str](), 0, 0
     for match in SENTENCE.finditer(text):
         if _letters(text[begin : match.end()]) > length:
@@ -68,7 +67,7 @@ def passages(text: str, length: int = PASSAGE) -> list[str]:
 
 
 def recurring(passage: str, rng: Rng, most: int) -> list[Made]:
-    """Questions whose answers stand twice: a sentence without them, asked of the passage without the sentence."""
+    """Questions for words that occur twice: a sentence without the words, and the passage without the sentence."""
     places, found = _repeated(passage), list[Made]()
     for index in rng.permutation(len(places))[:most].tolist():
         first, last = places[index]
@@ -81,7 +80,7 @@ def recurring(passage: str, rng: Rng, most: int) -> list[Made]:
 
 
 def clozes(passage: str, rng: Rng, most: int) -> list[Made]:
-    """Questions for a date, a number or a name of the passage: its sentence, with some words left out."""
+    """Questions for a date, a number or a name of the passage: its sentence with some words left out."""
     wanted = [("date" if _dated(match.group()) else "number", match.span()) for match in DATES.finditer(passage)]
     wanted, found = wanted + names(passage), list[Made]()
     for index in rng.permutation(len(wanted))[:most].tolist():
@@ -95,9 +94,9 @@ def clozes(passage: str, rng: Rng, most: int) -> list[Made]:
     return found
 
 
-def words(text: str) -> list[Place]:
-    """Where the words of a text stand; Chinese ones as jieba cuts them."""
-    found = list[Place]()
+def words(text: str) -> list[CharSpan]:
+    """The words of a text; Chinese is segmented by jieba."""
+    found = list[CharSpan]()
     for match in _WORD.finditer(text):
         place = match.start()
         for word in load_jieba("jieba").lcut(match.group()) if CHINESE.match(match.group()) else [match.group()]:
@@ -106,8 +105,8 @@ def words(text: str) -> list[Place]:
     return found
 
 
-def names(text: str) -> list[tuple[str, Place]]:
-    """The names in a text, with what they name; Chinese ones as jieba knows them, and what stands in quotes."""
+def names(text: str) -> list[tuple[str, CharSpan]]:
+    """The names in a text, with their kinds; in Chinese, those that jieba tags and all titles and quotations."""
     found = [("thing", place) for place in name_places(text)]
     if CHINESE.search(text):
         place = 0
@@ -120,9 +119,9 @@ def names(text: str) -> list[tuple[str, Place]]:
     return found
 
 
-def _question(passage: str, sentence: Place, answer: Place, kind: str, words: list[Place], rng: Rng) -> str:
-    """A sentence as a question for some of its words: they are replaced by what asks for them, or that comes first;
-    and some of the other ``words`` are left out."""
+def _question(passage: str, sentence: CharSpan, answer: CharSpan, kind: str, words: list[CharSpan], rng: Rng) -> str:
+    """A sentence as a question for one of its spans: a question word replaces the span or comes first, and some of the
+    other ``words`` are left out."""
     (begin, end), (first, last) = _near(passage, sentence, answer), answer
     chinese = bool(CHINESE.search(passage[begin:end]))
     asks = _ASK[kind][chinese]
@@ -138,22 +137,22 @@ def _question(passage: str, sentence: Place, answer: Place, kind: str, words: li
     return text + ("？" if chinese else "?")
 
 
-def _without(text: str, place: Place, dropped: list[Place]) -> str:
-    """A piece of a text without some of its words."""
+def _without(text: str, place: CharSpan, dropped: list[CharSpan]) -> str:
+    """A span of a text without some of its words."""
     kept, at = "", place[0]
     for begin, end in dropped:
         kept, at = kept + text[at:begin], end
     return kept + text[at : place[1]]
 
 
-def _sentence(passage: str, place: Place) -> Place:
-    """The sentence that a place is in; a place that is in none is its own."""
+def _sentence(passage: str, place: CharSpan) -> CharSpan:
+    """The sentence that contains a span; the span itself if none does."""
     around = (match.span() for match in SENTENCE.finditer(passage))
     return next(((begin, end) for begin, end in around if begin <= place[0] and place[1] <= end), place)
 
 
-def _near(passage: str, sentence: Place, place: Place) -> Place:
-    """A sentence, or its clauses around a place if it is too long for a question."""
+def _near(passage: str, sentence: CharSpan, place: CharSpan) -> CharSpan:
+    """A sentence, or its clauses around a span if it is too long for a question."""
     cuts = [sentence[0] + match.end() for match in _CLAUSE.finditer(passage[slice(*sentence)])]
     before = [cut for cut in (sentence[0], *cuts) if cut <= place[0]]
     after = [cut for cut in (*cuts, sentence[1]) if cut >= place[1]]
@@ -162,15 +161,14 @@ def _near(passage: str, sentence: Place, place: Place) -> Place:
     return begin, end
 
 
-def _repeated(passage: str) -> list[Place]:
-    """The words, up to LONGEST together, that stand in a passage more than once, and are no part of longer ones that
-    do: all their places."""
-    cut, taken, found = words(passage), set[int](), list[Place]()
-    telling = [_telling(passage[begin:end]) for begin, end in cut]
+def _repeated(passage: str) -> list[CharSpan]:
+    """All occurrences of sequences of up to LONGEST words that occur more than once and are no part of a longer one."""
+    cut, taken, found = words(passage), set[int](), list[CharSpan]()
+    informative = [_is_informative(passage[begin:end]) for begin, end in cut]
     for size in range(min(LONGEST, len(cut)), 0, -1):
         places = defaultdict[str, list[int]](list)
         for at in range(len(cut) - size + 1):
-            if telling[at] and telling[at + size - 1] and taken.isdisjoint(range(at, at + size)):
+            if informative[at] and informative[at + size - 1] and taken.isdisjoint(range(at, at + size)):
                 places[passage[cut[at][0] : cut[at + size - 1][1]]].append(at)
         for text, starts in places.items():
             if len(starts) > 1 and not re.search(r"[\n。！？；：!?;:()（）「」“”《》]", text):
@@ -179,8 +177,8 @@ def _repeated(passage: str) -> list[Place]:
     return found
 
 
-def _telling(word: str) -> bool:
-    """Does a word say something: a name, a number, a long word, two Chinese characters?"""
+def _is_informative(word: str) -> bool:
+    """Whether a word is informative: a name, a number, a long word, two Chinese characters."""
     if CHINESE.match(word):
         return len(word) > 1
     return word not in OPENERS and (word[0].isupper() or word[0].isdigit() or len(word) > 5)

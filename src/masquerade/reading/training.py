@@ -1,4 +1,4 @@
-"""Training a reader: questions in, a network that answers in one parallel step (and word by word) out."""
+"""Training a reader from questions with answers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from masquerade.checkpoints.folders import load
 from masquerade.data.examples import Example, PerExample
@@ -16,7 +17,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.layout import join
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss
-from masquerade.reading.examples import Lesson, ReadingLoss, lessons
+from masquerade.reading.examples import ReadingLoss, TrainingWindow, training_windows
 from masquerade.reading.reader import Reader, Settings
 from masquerade.reading.records import read_questions
 from masquerade.reading.scores import METRICS
@@ -24,28 +25,30 @@ from masquerade.reading.span_scores import PARTS
 from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import Recipe
 
-TOGETHER = 32  # how many batches are sorted by length together, so that a batch has rows of like length
+TOGETHER = 32  # batches that are sorted by length together, so that the rows of a batch have similar lengths
 NONE = (-1, 0)  # the span of a question that its passage does not answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Recipe):
-    """A run over questions, from a pretrained encoder."""
+    """The recipe of a reader, trained from a pretrained encoder."""
 
-    slots: int = 16  # tokens of an answer that is filled in, at most
-    reach: int = 0  # tokens of an answer whose end is pointed at, at most; 0: as many as slots
-    question: int = 45  # tokens of a question at most
-    fork: int = 0  # through how many layers a passage is shared by its questions
+    renamed: ClassVar[Mapping[str, str]] = {"strangers": "unanswerable"}
+
+    slots: int = 16  # the greatest number of tokens of an answer in slots
+    reach: int = 0  # the greatest number of tokens of an answer by pointers; 0: that of slots
+    question: int = 45  # the greatest number of tokens of a question
+    fork: int = 0  # the number of layers through which a passage is shared by its questions
     parts: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0, "copies": 1.0, "pointers": 1.0})
-    written: float = 0.0  # the share of questions whose answer is learnt word by word; that of the others in slots
-    strangers: float = 0.1  # for each question, so many of other passages of the article, which have no answer here
-    lowercase: bool = False  # read text in small letters, whatever the tokenizer says
-    dropout: float = 0.1  # none inside of attention, which is much faster without
-    most: int = 8  # questions of a passage in one example
-    window: int = 0  # tokens of a passage that are read at once while it learns; 0: as many as there is room for
+    written: float = 0.0  # the share of questions whose answer is trained token by token instead of in slots
+    unanswerable: float = 0.1  # added questions without an answer in the window, per question
+    lowercase: bool = False  # lowercase all text, whatever the tokenizer does
+    dropout: float = 0.1  # attention has none, which is much faster
+    most: int = 8  # the greatest number of questions of a passage in one example
+    window: int = 0  # tokens of a window in training; 0: as many as fit
     metric: str = "squad"
-    limit: int = 0  # how many of the training questions are used; 0: all
-    held_out_questions: int = 500  # how many of the held-out questions are answered for the log
+    limit: int = 0  # the number of training questions to use; 0: all
+    held_out_questions: int = 500  # held-out questions that are answered for the log
     batch: int = 32  # questions of an optimizer step, over all processes
     epochs: float = 2.0
     rate: float = 1e-4
@@ -57,8 +60,10 @@ class Reading(Recipe):
         if self.metric not in METRICS:
             raise MasqueradeError(f"There is no metric '{self.metric}'; choose from {', '.join(METRICS)}.")
         if set(self.parts) - set(PARTS) or not any(self.parts.values()):
-            raise MasqueradeError(f"The recipe's 'parts' are weights of {', '.join(PARTS)}, one of them above 0.")
-        for name in ("written", "strangers"):
+            raise MasqueradeError(
+                f"The recipe's 'parts' have to be weights of {', '.join(PARTS)}, one of them above 0."
+            )
+        for name in ("written", "unanswerable"):
             if not 0 <= getattr(self, name) <= 1:
                 raise MasqueradeError(f"The recipe's '{name}' is a share, from 0 to 1, not {getattr(self, name)}.")
         if self.most < 1:
@@ -78,7 +83,7 @@ class Reading(Recipe):
 
 
 class TrainReader(TrainingJob):
-    """A reading recipe at work. A step takes some passages of like length with all their questions."""
+    """The training of a reader. A step takes windows of similar length with all their questions."""
 
     def __init__(self, recipe: Reading) -> None:
         self.recipe: Reading = recipe
@@ -105,40 +110,41 @@ class TrainReader(TrainingJob):
         return {"": settings.put(model)}
 
     def read(self, model: Model, folder: Path) -> None:
-        self.sheet, tokenizer = Settings.of(model).sheet(model), model.tokenizer
-        self.lessons = lessons(tokenizer, self.sheet, self.train, self.recipe.most, self.recipe.window)
-        if not any(spans for lesson in self.lessons for _, spans in lesson.questions):
-            raise MasqueradeError("There is no question with an answer in its passage to learn from.")
-        self.near = defaultdict[str, list[Lesson]](list)
-        for lesson in self.lessons:
-            if lesson.questions:
-                self.near[lesson.article].append(lesson)
+        self.sizes, tokenizer = Settings.of(model).layout(model), model.tokenizer
+        self.windows = training_windows(tokenizer, self.sizes, self.train, self.recipe.most, self.recipe.window)
+        if not any(spans for each in self.windows for _, spans in each.questions):
+            raise MasqueradeError("The training data has no question with an answer in its passage; add some.")
+        self.near = defaultdict[str, list[TrainingWindow]](list)
+        for each in self.windows:
+            if each.questions:
+                self.near[each.article].append(each)
         self.epoch = len(self._cut(0))
-        held_out = [each for each in lessons(tokenizer, self.sheet, self.test, self.recipe.most) if each.questions]
+        tested = training_windows(tokenizer, self.sizes, self.test, self.recipe.most)
+        held_out = [each for each in tested if each.questions]
         self.held_out = packed([self.example(each, rng_for(0, n)) for n, each in enumerate(held_out)], self.recipe.row)
 
     def loss(self, networks: dict[str, Model]) -> Loss:
-        return ReadingLoss(networks[""], self.sheet, self.recipe.parts)
+        return ReadingLoss(networks[""], self.sizes, self.recipe.parts)
 
     @property
     def steps(self) -> int:
         return max(1, round(self.recipe.epochs * self.epoch))
 
-    def _cut(self, epoch: int) -> list[list[Lesson]]:
-        """The windows of each step of an epoch: in a new order, those of like length together, and as many as have a
-        batch's questions. Of the windows that answer nothing a few are among them, as there are few strangers."""
-        rng = rng_for(self.recipe.seed, epoch, len(self.lessons))
-        taken = [each for each in self.lessons if each.questions or rng.random() < self.recipe.strangers]
-        order, batches = rng.permutation(len(taken)).tolist(), list[list[Lesson]]()
+    def _cut(self, epoch: int) -> list[list[TrainingWindow]]:
+        """The windows of each step of an epoch, shuffled: windows of similar length, with as many questions as a batch.
+        Of the windows that answer no question, a share of ``unanswerable`` is used."""
+        rng = rng_for(self.recipe.seed, epoch, len(self.windows))
+        taken = [each for each in self.windows if each.questions or rng.random() < self.recipe.unanswerable]
+        order, batches = rng.permutation(len(taken)).tolist(), list[list[TrainingWindow]]()
         pool = math.ceil(TOGETHER * self.recipe.batch * len(order) / sum(len(each.questions) for each in taken))
         for start in range(0, len(order), pool):
             asked = self.recipe.batch
-            for lesson in sorted((taken[number] for number in order[start : start + pool]), key=_length):
+            for each in sorted((taken[number] for number in order[start : start + pool]), key=_length):
                 if asked >= self.recipe.batch:
                     batches.append([])
                     asked = 0
-                batches[-1].append(lesson)
-                asked += max(1, len(lesson.questions))
+                batches[-1].append(each)
+                asked += max(1, len(each.questions))
         return [batches[number] for number in rng.permutation(len(batches))]
 
     def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
@@ -146,37 +152,37 @@ class TrainReader(TrainingJob):
             cut = self._cut(cursor.epoch)
             for number in range(cursor.piece, len(cut)):
                 rng = rng_for(self.recipe.seed, cursor.epoch, number, len(cut))
-                examples = [self.example(lesson, rng) for lesson in cut[number]]
+                examples = [self.example(each, rng) for each in cut[number]]
                 yield packed(examples, self.recipe.row), DataCursor(cursor.epoch, number + 1)
             cursor = DataCursor(cursor.epoch + 1)
 
-    def example(self, lesson: Lesson, rng: Rng) -> Example:
-        """A passage with its questions, each answered by one of the accepted answers; and at times others, which have
-        no answer there."""
-        sheet, ids = self.sheet, lesson.window.ids
-        asked = [(ids, spans[int(rng.integers(len(spans)))] if spans else NONE) for ids, spans in lesson.questions]
-        asked += [(ids, NONE) for ids in self._strangers(lesson, rng)]
-        parts, answers = [sheet.trunk(ids)], [span for _, span in asked]
+    def example(self, given: TrainingWindow, rng: Rng) -> Example:
+        """A window with its questions, each with one of its accepted answers, and with added questions that it does not
+        answer."""
+        sizes, ids = self.sizes, given.window.ids
+        asked = [(ids, spans[int(rng.integers(len(spans)))] if spans else NONE) for ids, spans in given.questions]
+        asked += [(ids, NONE) for ids in self._unanswerable(given, rng)]
+        parts, answers = [sizes.trunk(ids)], [span for _, span in asked]
         for number, (question, (start, length)) in enumerate(asked, start=1):
-            lay_out = sheet.writing if rng.random() < self.recipe.written else sheet.slotted
-            parts.append(lay_out(question, [*ids[max(start, 0) :][:length], sheet.sep], number))
+            lay_out = sizes.with_answer if rng.random() < self.recipe.written else sizes.with_labels
+            parts.append(lay_out(question, [*ids[max(start, 0) :][:length], sizes.sep], number))
         return Example(join(parts), extra={"answers": PerExample(answers)})
 
-    def _strangers(self, lesson: Lesson, rng: Rng) -> list[list[int]]:
-        """Questions that the window does not answer: of other windows of the passage, and of other passages of the
-        article, where their answers do not stand here; as many as chance says. A question of several passages may have
-        its answer in any of them, so that one without an answer there may have it here."""
-        share, near = self.recipe.strangers, self.near[lesson.article]
-        known = [ids for ids, _ in lesson.questions]
-        found = [ids for ids in lesson.absent if rng.random() < share]
-        if not (lesson.questions or found):
-            found = [lesson.absent[int(rng.integers(len(lesson.absent)))]]
-        for _ in range(rng.binomial(len(lesson.questions), share) if near else 0):
+    def _unanswerable(self, given: TrainingWindow, rng: Rng) -> list[list[int]]:
+        """A random sample of questions that the window does not answer: of other windows of the passage, and of other
+        passages of the article if this window does not contain their answers. Questions without any known answer are
+        not used, since this window might answer them."""
+        share, near = self.recipe.unanswerable, self.near[given.article]
+        known = [ids for ids, _ in given.questions]
+        found = [ids for ids in given.absent if rng.random() < share]
+        if not (given.questions or found):
+            found = [given.absent[int(rng.integers(len(given.absent)))]]
+        for _ in range(rng.binomial(len(given.questions), share) if near else 0):
             other = near[int(rng.integers(len(near)))]
             ids, spans = other.questions[int(rng.integers(len(other.questions)))]
             answers = [other.window.ids[start : start + length] for start, length in spans]
-            elsewhere = other.window.passage != lesson.window.passage and ids not in known
-            if elsewhere and answers and not any(map(lesson.says, answers)):
+            elsewhere = other.window.passage != given.window.passage and ids not in known
+            if elsewhere and answers and not any(map(given.contains, answers)):
                 found.append(ids)
         return found
 
@@ -187,5 +193,5 @@ class TrainReader(TrainingJob):
         return costs | METRICS[self.recipe.metric](found, self.test).total
 
 
-def _length(lesson: Lesson) -> int:
-    return len(lesson.window.ids)
+def _length(given: TrainingWindow) -> int:
+    return len(given.window.ids)

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from masquerade.errors import MasqueradeError
 
@@ -20,6 +20,8 @@ WHOLE = ("row", "micro", "log_every", "save_every", "evaluate_every", "length", 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What every run has. Sizes are in tokens, packed rows and optimizer steps."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}  # keys of older recipes → their names now
 
     train: tuple[str, ...]  # files or hub data sets
     out: str  # the run's folder
@@ -123,6 +125,7 @@ def read_recipe(path: Path, kind: type[Kind], changes: Sequence[str] = ()) -> Ki
             table[last] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             table[last] = text
+    values = {kind.renamed.get(name, name): value for name, value in values.items()}
     known = fields(kind)
     for name in values:
         if name not in {each.name for each in known}:

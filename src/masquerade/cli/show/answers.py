@@ -24,10 +24,10 @@ from masquerade.documents.folders import Skipped, read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_text
 from masquerade.reading.answers import VOTES, Answer
-from masquerade.reading.reader import DECODERS, Reader
-from masquerade.reading.records import Asked, read_questions, write_questions
+from masquerade.reading.decoders import DECODERS
+from masquerade.reading.reader import Reader
+from masquerade.reading.records import QuestionRecord, read_questions, write_questions
 from masquerade.reading.scores import METRICS, read_accepted
-from masquerade.reading.synthetic import self_made
 
 FOUND = "bold black on bright_yellow"  # the answer in its sentence
 LISTED = 20  # files that were not read are named, up to this many
@@ -99,7 +99,7 @@ class Desk:
     def __init__(self, reader: Reader, documents: Sequence[Document], how: How, as_json: bool) -> None:
         self.reader, self.documents, self.how, self.as_json = reader, documents, how, as_json
         self.texts = [document.joined.text for document in documents]
-        self.windows = len(reader.sheet.windows(reader.tokenizer, self.texts))
+        self.windows = len(reader.layout.windows(reader.tokenizer, self.texts))
         self.console = Console(highlight=False)
 
     def remember(self) -> None:
@@ -188,10 +188,10 @@ class Exam:
         _check("vote", self.vote or "best", VOTES)
         _check("decoder", self.decoder, DECODERS)
 
-    def read(self) -> list[Asked]:
+    def read(self) -> list[QuestionRecord]:
         """The questions, with the answers that are accepted; one whose id has been taken in another file gets a new
         one."""
-        found = dict[str, Asked]()
+        found = dict[str, QuestionRecord]()
         for source in self.sources:
             for record in read_questions(source):
                 name = f"{source}#{record.id}" if record.id in found else record.id
@@ -206,7 +206,7 @@ class Exam:
             raise MasqueradeError(f"The questions of {', '.join(self.sources)} have no passages to be answered from.")
         return records
 
-    def rules(self, records: Sequence[Asked]) -> tuple[str, str]:
+    def rules(self, records: Sequence[QuestionRecord]) -> tuple[str, str]:
         """The metric and the vote: SogouQA's metric and all votes where questions have several passages, else CMRC's
         for Chinese ones and SQuAD's for others."""
         several = any(len(record.passages) > 1 for record in records)
@@ -252,11 +252,11 @@ def score_reader(model: str, exam: Exam, predictions: Path | None, worst: int | 
         console.print(table)
 
 
-def _answers(reader: Reader, records: Sequence[Asked], vote: str, decoder: str) -> list[Answer]:
+def _answers(reader: Reader, records: Sequence[QuestionRecord], vote: str, decoder: str) -> list[Answer]:
     """The answer to each question; one without a passage has none."""
     asked = [record for record in records if _readable(record)]
     passages = list(dict.fromkeys(passage for record in asked for passage in record.passages))
-    windows = Counter(passages[window.passage] for window in reader.sheet.windows(reader.tokenizer, passages))
+    windows = Counter(passages[window.passage] for window in reader.layout.windows(reader.tokenizer, passages))
     share = len(asked) / sum(windows[passage] for record in asked for passage in record.passages)
     with _progress("questions", len(asked)) as done:
         pairs = [(record.question, record.passages) for record in asked]
@@ -266,13 +266,15 @@ def _answers(reader: Reader, records: Sequence[Asked], vote: str, decoder: str) 
 
 
 def make_questions(sources: Sequence[str], out: Path, count: int, each: int, most: int, length: int, seed: int) -> None:
-    """Write questions that texts make of themselves."""
+    """Write synthetic questions from texts."""
+    from masquerade.reading.synthetic import synthetic_questions  # here: it imports all objectives
+
     if min(count, each, most, length) < 1:
         raise MasqueradeError("At least one question has to be made, of one passage with a letter.")
     documents = (document for source in sources for document in corpus.read_documents(source))
-    made = list[Asked]()
+    made = list[QuestionRecord]()
     with _progress("questions", count) as done:
-        for record in islice(self_made(documents, seed, each, most, length), count):
+        for record in islice(synthetic_questions(documents, seed, each, most, length), count):
             made.append(record)
             done(1)
     if not made:
@@ -280,7 +282,7 @@ def make_questions(sources: Sequence[str], out: Path, count: int, each: int, mos
     print(f"{out}: {write_questions(made, out):,} questions of {len({record.title for record in made}):,} documents")
 
 
-def _readable(record: Asked) -> bool:
+def _readable(record: QuestionRecord) -> bool:
     """Is there a passage with words in it?"""
     return any(passage.strip() for passage in record.passages)
 

@@ -18,8 +18,9 @@ from masquerade import Model
 from masquerade.decoding.spans import choose_spans
 from masquerade.layout import batch
 from masquerade.masks import forked
-from masquerade.reading.layouts import Sheet
-from masquerade.reading.span_scores import Marks, Rows, mark
+from masquerade.reading.layouts import ReaderLayout
+from masquerade.reading.odds import log_probabilities
+from masquerade.reading.span_scores import ReaderRows, SpanScores, score_spans
 
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of a question and of a passage
 PAIRS: list[Pair] = [  # questions and passages of different lengths, words that come twice, one word alone
@@ -41,15 +42,15 @@ each_sheet = pytest.mark.parametrize("sheet", [SHEET, FAR], ids=["slots", "reach
 each_weights = pytest.mark.parametrize("named", list(WEIGHTS))
 
 
-def rows_of(model: Model, pairs: Sequence[Pair], sheet: Sheet = SHEET) -> Rows:
+def rows_of(model: Model, pairs: Sequence[Pair], sheet: ReaderLayout = SHEET) -> ReaderRows:
     layout = batch([shared(passage, [question]) for question, passage in pairs], PAD)
-    return Rows(model.hidden(layout), forked(layout)[0], sheet)
+    return ReaderRows(model.hidden(layout), forked(layout)[0], sheet)
 
 
 @torch.inference_mode()
-def marked(pairs: Sequence[Pair], weights: Mapping[str, float], fork: int = 1) -> Marks:
+def marked(pairs: Sequence[Pair], weights: Mapping[str, float], fork: int = 1) -> SpanScores:
     model = network(fork)
-    return mark(model, rows_of(model, pairs), weights)
+    return score_spans(model, rows_of(model, pairs), weights)
 
 
 def logs(scores: Sequence[float]) -> list[float]:
@@ -60,7 +61,7 @@ def logs(scores: Sequence[float]) -> list[float]:
 
 
 def brute_force(
-    model: Model, pair: Pair, weights: Mapping[str, float], sheet: Sheet = SHEET
+    model: Model, pair: Pair, weights: Mapping[str, float], sheet: ReaderLayout = SHEET
 ) -> tuple[dict[tuple[int, int], float], float]:
     """The score of every span (start, length) and of no answer, one by one, from a question read alone."""
     longest = sheet.longest_answer if weights.get("pointers") else sheet.slots
@@ -95,9 +96,9 @@ def brute_force(
 @each_sheet
 @each_weights
 @torch.inference_mode()
-def test_marks_are_those_of_all_spans_one_by_one(named: str, sheet: Sheet) -> None:
+def test_marks_are_those_of_all_spans_one_by_one(named: str, sheet: ReaderLayout) -> None:
     model, weights = network(), WEIGHTS[named]
-    marks = mark(model, rows_of(model, PAIRS, sheet), weights)
+    marks = score_spans(model, rows_of(model, PAIRS, sheet), weights)
     longest = sheet.longest_answer if weights.get("pointers") else SHEET.slots
     assert marks.spans.shape == (len(PAIRS), 11, longest)
     for row, pair in enumerate(PAIRS):
@@ -113,7 +114,7 @@ def test_marks_are_those_of_all_spans_one_by_one(named: str, sheet: Sheet) -> No
 @torch.inference_mode()
 def test_the_best_spans_are_the_best_of_all(named: str) -> None:
     model, weights = network(), WEIGHTS[named]
-    marks = mark(model, rows_of(model, PAIRS), weights)
+    marks = score_spans(model, rows_of(model, PAIRS), weights)
     for row, pair in enumerate(PAIRS):
         best = dict[tuple[int, ...], float]()  # the same words at several places are one answer, the best of them
         for (start, length), score in brute_force(model, pair, weights)[0].items():
@@ -128,7 +129,7 @@ def test_the_best_spans_are_the_best_of_all(named: str) -> None:
 @each_weights
 def test_one_of_the_spans_or_none_is_true(named: str) -> None:
     marks = marked(PAIRS, WEIGHTS[named])
-    spans, none = marks.shares
+    spans, none = log_probabilities(marks.spans, marks.none)
     assert torch.allclose(spans.exp().sum((1, 2)) + none.exp(), torch.ones(len(PAIRS)), atol=1e-5)
     ratio = spans - none[:, None, None]
     expected = marks.spans - marks.none[:, None, None]
@@ -173,7 +174,7 @@ def test_a_separator_inside_of_a_passage_is_no_word_of_an_answer(passage: list[i
 def test_a_passage_without_words_has_no_answer() -> None:
     for weights in WEIGHTS.values():
         marks = marked([([10, 11], []), ([10], [20, 21])], weights)
-        spans, none = marks.shares
+        spans, none = log_probabilities(marks.spans, marks.none)
         assert float(none[0]) == pytest.approx(0.0, abs=1e-6)
         assert choose_spans(spans[0], marks.passage[0]) == []
         assert len(choose_spans(spans[1], marks.passage[1])) == 1
@@ -184,7 +185,7 @@ def test_a_passage_without_words_has_no_answer() -> None:
 @torch.inference_mode()
 def test_heads_of_no_weight_are_not_asked() -> None:
     model = network(outputs=("copy", "span"))
-    marks = mark(model, rows_of(model, PAIRS), {"words": 0.0, "copies": 1.0, "pointers": 1.0})
+    marks = score_spans(model, rows_of(model, PAIRS), {"words": 0.0, "copies": 1.0, "pointers": 1.0})
     assert marks.none.isfinite().all()
 
 
