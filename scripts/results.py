@@ -33,7 +33,7 @@ NAMES = 'options.names=["United States", "New York", "World War", "Los Angeles",
 SMALL = "train=runs/small.txt"  # the first 60,000 bytes of wikitext2-train.txt: read some seven times
 CHINESE = ["train=runs/zh-train.jsonl", "held_out=runs/zh-valid.jsonl", "tokenizer=runs/zh-vocab"]
 CHANGES = {  # what a run changes besides its objective
-    **{name: ["model.layers=2"] for name, entry in OBJECTIVES.items() if entry.writes},  # … of encoder and decoder
+    **{name: ["model.layers=2"] for name, entry in OBJECTIVES.items() if entry.decoder},  # … of encoder and decoder
     "t5": ["model.layers=2", SENTINELS],
     "bart": ["model.layers=2", "model.longest=192"],  # an empty span that is filled in makes a text longer
     "unilm": ["length=127"],  # one more [SEP], between source and target

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from training_cases import losses, make_home, recipe
 
 from masquerade import load
 from masquerade.data.corpus import Pieces, prepare
@@ -33,81 +34,10 @@ from masquerade.training.loop import Run, factor
 from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining, Recipe, read_recipe
 
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "warm",
-    "mat",
-    "and",
-    "saw",
-    "two",
-    "dogs",
-    "run",
-    "by",
-    "old",
-    "red",
-    "house",
-    "near",
-    "blue",
-    "sea",
-    "北",
-    "京",
-    "是",
-    "首",
-    "都",
-    "。",
-    ".",
-]
-RECIPE = """
-objective = "mlm"
-length = 20
-row = 40
-rows = 4
-micro = 4
-steps = 12
-warmup = 3
-rate = 0.01
-log_every = 1
-save_every = 3
-evaluate_every = 6
-held_out_rows = 3
-
-[model]
-width = 16
-layers = 2
-heads = 2
-feedforward = 24
-longest = 40
-"""
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small corpus, a tokenizer and a recipe."""
-    home = tmp_path_factory.mktemp("training")
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    (home / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    order = torch.Generator().manual_seed(0)
-    lines = []
-    for _ in range(60):
-        start, count = torch.randint(len(WORDS), (2,), generator=order).tolist()
-        lines.append(" ".join(WORDS[(start + step) % len(WORDS)] for step in range(8 + count)))  # one follows another
-    (home / "text.txt").write_text("\n\n".join(lines), encoding="utf-8")
-    (home / "text.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines), encoding="utf-8")
-    text = f'tokenizer = "{home}"\ntrain = ["{home / "text.txt"}"]\nheld_out = ["{home / "text.jsonl"}"]\n' + RECIPE
-    (home / "recipe.toml").write_text(text)
-    return home
-
-
-def recipe(home: Path, out: Path, *changes: str) -> Pretrain:
-    return Pretrain(read_recipe(home / "recipe.toml", Pretraining, [f'out="{out}"', *changes]))
-
-
-def losses(folder: Path) -> dict[int, float]:
-    return {entry["step"]: entry["loss"] for entry in Store(folder).history() if "loss" in entry}
+    return make_home(tmp_path_factory.mktemp("training"))
 
 
 OPTIONS = {"t5": {"sentinels": [5, 6, 7]}, "entity": {"names": ["warm mat", "北京"]}}
@@ -443,11 +373,24 @@ def test_schedules_rise_and_fall_as_they_say() -> None:
     [
         (["objective=dreams"], "There is no objective 'dreams'"),
         (["objective=mlm", "options.colour=1"], "does not take these options"),
-        (["steps=0"], "'steps' has to be a whole number of at least 1"),
+        (["objective=mlm", "options.rate=fast"], "option 'rate' is 'fast', but it has to be a number"),
+        (["steps=0"], "'steps' is 0, but it has to be at least 1"),
+        (["steps=1.5"], "'steps' is 1.5, but it has to be a whole number"),
+        (["steps=true"], "'steps' is True, but it has to be a whole number"),
+        (["rate=fast"], "'rate' is 'fast', but it has to be a number"),
+        (["rate=nan"], "'rate' is nan, but it has to be a number"),
+        (["clip=None"], "'clip' is 'None', but it has to be a number"),
+        (["clip=-1"], "'clip' is -1, but it has to be at least 0"),
+        (["recompute=1"], "'recompute' is 1, but it has to be true or false"),
+        (["train=[1, 2]"], r"'train' is \(1, 2\), but it has to be a list of text"),
+        (["train=7"], "'train' is 7, but it has to be a list of text"),
+        (["model=big"], "'model' is 'big', but it has to be a table"),
+        (["model.layers=two"], "model field 'layers' is 'two', but it has to be a whole number"),
+        (["steps.x=2"], "which is not a table"),
         (["schedule=wavy"], "no schedule 'wavy'"),
         (["row=10"], "do not fit into rows of 10"),
-        (["colour=red"], "A recipe has no 'colour'"),
-        (["steps"], "write key=value"),
+        (["colour=red"], "A recipe has no key 'colour'"),
+        (["steps"], "not of the form key=value"),
         (["train=./nowhere.txt"], "There is no corpus at './nowhere.txt'"),
         (["tokenizer=''"], "Fresh weights need a tokenizer"),
         (["text_field=body", "train=TEXT"], "have no 'body'"),
@@ -501,3 +444,10 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(home: Path, tmp_path: Path
     Run(recipe(home, tmp_path, "steps=3")).train()
     with pytest.raises(MasqueradeError, match="already holds a run; go on with --resume"):
         Run(recipe(home, tmp_path, "steps=3"))
+
+
+@pytest.mark.parametrize(("inside", "reason"), [("file", "Not a directory"), ("/proc", "No such file")])
+def test_a_folder_that_cannot_be_made_is_one_sentence(home: Path, tmp_path: Path, inside: str, reason: str) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(MasqueradeError, match=rf"folder '.*/run' cannot be made \({reason}.*choose another 'out'"):
+        Run(recipe(home, tmp_path / inside / "run"))

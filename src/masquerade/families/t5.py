@@ -36,7 +36,7 @@ def _read(config: Config) -> dict[str, Any]:
         "gated": form.startswith("gated-"),
         "activation": activation,
         "lm_scale": scale,
-        "attention_dropout": config.get("dropout_rate", 0.1),
+        "attention_dropout": config.get("attention_dropout", config.get("dropout_rate", 0.1)),
     }
 
 
@@ -48,6 +48,7 @@ def _write(spec: Spec) -> Config:
         "tie_word_embeddings": spec.lm_scale,
         "scale_decoder_outputs": spec.lm_scale,
         "is_encoder_decoder": True,
+        "attention_dropout": spec.attention_dropout,  # for us alone: the reference has one rate for both
     }
 
 

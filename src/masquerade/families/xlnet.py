@@ -50,7 +50,12 @@ def _merge_xlnet(weights: Weights, spec: Spec) -> Weights:
 def _read_xlnet(config: Config) -> dict[str, Any]:
     if config.get("attn_type", "bi") != "bi" or config.get("bi_data"):
         raise CheckpointError("Only XLNets of 'attn_type' bi, without 'bi_data', are published and supported.")
-    return {"attention_dropout": config.get("dropout", 0.1), **_clamp(config)}
+    return {"attention_dropout": config.get("attention_dropout", config.get("dropout", 0.1)), **_clamp(config)}
+
+
+def _write_xlnet(spec: Spec) -> Config:
+    attention = {"attention_dropout": spec.attention_dropout}  # for us alone: the reference has one rate for both
+    return {**_clamp_key(spec), "tie_word_embeddings": spec.tied, **attention}
 
 
 XLNET = Family(
@@ -108,7 +113,7 @@ XLNET = Family(
         "lm_dense": False,
     },
     read=_read_xlnet,
-    write=lambda spec: _clamp_key(spec) | {"tie_word_embeddings": spec.tied},
+    write=_write_xlnet,
     ignored=(r"lm_loss\.weight",),
     untied="lm_loss.weight",
     split=_split_xlnet,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
+from masquerade.data.checks import check_types
 from masquerade.data.corpus import Pieces, Tokens
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
@@ -17,6 +18,9 @@ class Objective(ABC):
     """A pretraining objective. The same ids and the same state of the generator give the same example."""
 
     vocabulary: Vocabulary
+
+    def __post_init__(self) -> None:
+        check_types(vars(self), type(self), "The objective's option")
 
     @abstractmethod
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:

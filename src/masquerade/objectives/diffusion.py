@@ -72,6 +72,7 @@ class BlockDiffusion(Objective):
     rates: Rates = (0.0, 1.0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.size is not None and self.size < 1:
             raise LayoutError(f"Blocks of {self.size} tokens do not exist; the smallest block is one token.")
 

@@ -32,6 +32,7 @@ class Palm(Objective):
     start: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.stage not in (1, 2):
             raise MasqueradeError(f"PALM is trained in stages 1 and 2; there is no stage {self.stage}.")
 

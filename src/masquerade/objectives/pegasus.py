@@ -68,6 +68,7 @@ class GapSentences(Objective):
     start: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.strategy not in STRATEGIES:
             raise MasqueradeError(f"No strategy '{self.strategy}' chooses sentences; take {', '.join(STRATEGIES)}.")
 

@@ -17,6 +17,7 @@ from masquerade.objectives.glm import LongBlank, ShortBlanks
 from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
 from masquerade.objectives.masked import MaskedWords
 from masquerade.objectives.mass import Mass
+from masquerade.objectives.networks import OWN
 from masquerade.objectives.next_token import NextToken, PreviousToken
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
 from masquerade.objectives.palm import Palm
@@ -38,9 +39,15 @@ class ObjectiveEntry:
 
     make: Maker  # from the vocabulary, the tokenizer and the recipe's options
     about: str
-    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec that a network for it needs
-    writes: bool = False  # it trains an encoder–decoder
-    needs: Sequence[str] = ("mask", "cls", "sep")  # the special tokens it cannot do without
+    family: str = "bert"  # the family of a fresh network, if that can describe it
+    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec that the objective needs
+    decoder: bool = False  # whether it trains an encoder–decoder
+    needs: Sequence[str] = ("mask", "cls", "sep")  # the special tokens that it needs
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads that the objective needs."""
+        return (*self.model.get("outputs", ("lm",)), *self.model.get("spare", ()))
 
 
 def _t5(vocabulary: Vocabulary, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **options: Any) -> Objective:
@@ -100,41 +107,41 @@ def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Ob
 
 
 _PAIR = {"outputs": ("lm", "pair")}
+_SPAN = {"outputs": ("lm",), "spare": ("boundary",)}
+_UNILM = {"segments": 6, "buckets": 0}
 _BLANKS = {"positions": ("learned", "inner")}
 
 OBJECTIVES: dict[str, ObjectiveEntry] = {
-    "next": ObjectiveEntry(_simple(NextToken), "GPT: the next token", {"mask": "causal"}, needs=()),
-    "backward": ObjectiveEntry(_simple(PreviousToken), "the previous token: GPT from right to left", needs=()),
+    "next": ObjectiveEntry(_simple(NextToken), "GPT: the next token", "gpt2", {"mask": "causal"}, needs=()),
+    "backward": ObjectiveEntry(_simple(PreviousToken), "the previous token: GPT from right to left", OWN, needs=()),
     "mlm": ObjectiveEntry(_simple(MaskedWords), "BERT: masked tokens"),
     "whole-word": ObjectiveEntry(_whole_words, "BERT: masked whole words"),
     "chinese-words": ObjectiveEntry(_chinese_words, "BERT-wwm, NEZHA: masked Chinese words, segmented by jieba"),
     "entity": ObjectiveEntry(_entity, "ERNIE: masked names, from options.names, a list or a file"),
     "n-gram": ObjectiveEntry(_simple(MaskedNgrams), "ALBERT: masked n-grams of one to three words"),
-    "nsp": ObjectiveEntry(_next_sentence, "BERT: masked tokens, and whether the second text follows the first", _PAIR),
-    "sop": ObjectiveEntry(_sentence_order, "ALBERT: masked n-grams, and the order of two texts", _PAIR),
-    "span": ObjectiveEntry(
-        _simple(MaskedSpans), "SpanBERT: masked spans and their boundaries", {"outputs": ("lm", "boundary")}
-    ),
+    "nsp": ObjectiveEntry(_next_sentence, "BERT: masked tokens, and whether B follows A", "bert", _PAIR),
+    "sop": ObjectiveEntry(_sentence_order, "ALBERT: masked n-grams, and the order of two texts", "albert", _PAIR),
+    "span": ObjectiveEntry(_simple(MaskedSpans), "SpanBERT: masked spans and their boundaries", "bert", _SPAN),
     "electra": ObjectiveEntry(
-        _simple(GeneratorWords), "ELECTRA: which tokens a generator replaced", {"outputs": ("detect",)}
+        _simple(GeneratorWords), "ELECTRA: which tokens a generator replaced", "electra", {"outputs": ("detect",)}
     ),
     "salient": ObjectiveEntry(_salient, "REALM: one masked date or number"),
     "xlnet": ObjectiveEntry(
-        _simple(PermutedWords), "XLNet: the last tokens of a permutation, in two streams", {"query_vector": True}
+        _simple(PermutedWords), "XLNet: the end of a permutation, in two streams", "xlnet", {"query_vector": True}
     ),
     "mpnet": ObjectiveEntry(
-        _simple(MaskedPermutedWords), "MPNet: the last tokens of a permutation, with position compensation"
+        _simple(MaskedPermutedWords), "MPNet: the end of a permutation, with position compensation", "mpnet"
     ),
-    "unilm": ObjectiveEntry(_simple(UnifiedWords), "UniLM: masked tokens under four masks", {"segments": 6}),
-    "glm": ObjectiveEntry(_simple(ShortBlanks), "GLM: short blanks", _BLANKS),
-    "glm-long": ObjectiveEntry(_simple(LongBlank), "GLM: one long blank", _BLANKS),
+    "unilm": ObjectiveEntry(_simple(UnifiedWords), "UniLM: masked tokens under four masks", "unilm", _UNILM),
+    "glm": ObjectiveEntry(_simple(ShortBlanks), "GLM: short blanks", OWN, _BLANKS),
+    "glm-long": ObjectiveEntry(_simple(LongBlank), "GLM: one long blank", OWN, _BLANKS),
     "diffusion": ObjectiveEntry(_simple(MaskedDiffusion), "masked diffusion: any share of the tokens"),
     "blocks": ObjectiveEntry(_simple(BlockDiffusion), "block diffusion: one block after another"),
-    "mass": ObjectiveEntry(_simple(Mass), "MASS: a decoder writes the masked half", writes=True),
-    "t5": ObjectiveEntry(_t5, "T5: a decoder writes the spans behind sentinels", writes=True, needs=("sep",)),
-    "bart": ObjectiveEntry(_bart, "BART: a decoder writes the text without noise", writes=True),
-    "pegasus": ObjectiveEntry(_pegasus, "PEGASUS: a decoder writes the most important sentences", writes=True),
-    "palm": ObjectiveEntry(_simple(Palm), "PALM: a decoder continues a masked text", writes=True),
+    "mass": ObjectiveEntry(_simple(Mass), "MASS: a decoder writes the masked half", "mass", decoder=True),
+    "t5": ObjectiveEntry(_t5, "T5: a decoder writes the spans behind sentinels", "t5", decoder=True, needs=("sep",)),
+    "bart": ObjectiveEntry(_bart, "BART: a decoder writes the text without noise", "bart", decoder=True),
+    "pegasus": ObjectiveEntry(_pegasus, "PEGASUS: a decoder writes the main sentences", "pegasus", decoder=True),
+    "palm": ObjectiveEntry(_simple(Palm), "PALM: a decoder continues a masked text", "palm", decoder=True),
 }
 
 

@@ -39,6 +39,14 @@ class Store:
         self.folder = folder
         self.log = folder / "log.jsonl"
 
+    def make_folder(self) -> None:
+        """Make the run's folder, or say in one sentence why that is impossible."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = f"The run's folder '{self.folder}' cannot be made ({error.strerror})"
+            raise MasqueradeError(f"{said}; choose another 'out'.") from error
+
     def latest(self) -> Path | None:
         """The newest complete checkpoint."""
         found = [path for path in self.folder.glob("step-*") if (path / "state.json").is_file()]

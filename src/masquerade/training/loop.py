@@ -73,6 +73,7 @@ class Run:
         broadcast_object_list(precision)  # what one process measures holds for all
         self.job, self.recipe, self.store = job, job.recipe, Store(Path(job.recipe.out))
         self.accelerator = Accelerator(mixed_precision=precision[0])
+        self.store.make_folder()
         checkpoint = self.store.latest()
         if checkpoint is not None and not resume:
             out = self.recipe.out

@@ -7,15 +7,16 @@ from itertools import islice
 from pathlib import Path
 
 from masquerade.checkpoints.folders import load
+from masquerade.data.checks import check_types
 from masquerade.data.corpus import prepare
 from masquerade.data.examples import Example
 from masquerade.data.packing import DataCursor, PackedRows, Row
 from masquerade.data.rng import dynamic_masks, static_masks
 from masquerade.errors import MasqueradeError
-from masquerade.families.own import mass
 from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
 from masquerade.objectives.loss import Loss
+from masquerade.objectives.networks import fresh_spec, savable
 from masquerade.objectives.registry import entry, make_objective
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.loop import TrainingJob, mean_loss
@@ -63,18 +64,21 @@ class Pretrain(TrainingJob):
     def _model(self) -> Model:
         """The model of a fresh run: a checkpoint with the heads that the objective needs, or fresh weights for a
         tokenizer."""
-        recipe, needed = self.recipe, tuple(self.entry.model.get("outputs", ("lm",)))
+        recipe = self.recipe
         tokenizer = Tokenizer.load(Path(recipe.tokenizer).expanduser()) if recipe.tokenizer else None
         if recipe.start:
             model = load(recipe.start)
             if not model.has_tokenizer:
                 model.tokenizer = tokenizer
-            return model if set(needed) <= set(model.spec.all_heads) else model.with_heads(needed)
+            if not set(self.entry.heads) <= set(model.spec.all_heads):
+                model = model.with_heads(self.entry.heads)
+                model.spec = savable(model.spec)
+            return model
         if tokenizer is None:
             raise MasqueradeError("Fresh weights need a tokenizer: name the folder of one, or make one with 'vocab'.")
-        values = {"vocab": len(tokenizer), "pad": tokenizer.special("pad"), "outputs": ("lm",)}
-        values |= {**self.entry.model, **recipe.model}
-        model = build(mass(**values) if self.entry.writes else Spec.of(values))
+        needed = {"vocab": len(tokenizer), "pad": tokenizer.special("pad"), "outputs": ("lm",), **self.entry.model}
+        check_types(recipe.model, Spec, "The recipe's model field")
+        model = build(fresh_spec(self.entry.family, needed, recipe.model, self.entry.decoder))
         model.tokenizer = tokenizer
         return model
 
