@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from masquerade import Spec, build, load, save
 from masquerade.cli import main as cli
-from masquerade.cli.show.answers import Desk, Exam, How, _answers
+from masquerade.cli.show.ask import AskOptions, AskSession
+from masquerade.cli.show.evaluation import Evaluation, _answers
 from masquerade.documents.document import Citation, Document, language
 from masquerade.documents.folders import read_documents
 from masquerade.reading.answers import VOTES, Answer
@@ -118,8 +119,10 @@ def test_a_terminal_sees_the_answer_marked_in_its_sentence(tiny: Path, monkeypat
     monkeypatch.setattr(sys, "stdout", Screen())
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    desk = Desk(Reader.load(tiny), [Document("a", "The Danube flows into the Black Sea.")], How(), as_json=False)
-    desk._print(Answer("Black Sea", 0.5, 0, 26, 35))
+    session = AskSession(
+        Reader.load(tiny), [Document("a", "The Danube flows into the Black Sea.")], AskOptions(), as_json=False
+    )
+    session._print(Answer("Black Sea", 0.5, 0, 26, 35))
     first, second, _ = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
     assert "\x1b[1mBlack Sea\x1b[0m" in first and "50.0%" in first
     assert re.fullmatch(r"  The Danube flows into the \x1b\[[\d;]+mBlack Sea\x1b\[0m\.", second)
@@ -227,7 +230,7 @@ def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0 and result.stderr == ""  # a bar is for a terminal
     for each in (found, *found["alternatives"]):
         assert text[each["start"] : each["end"]] == each["answer"]
-    desk = Desk(Reader.load(tiny), read_documents([str(tmp_path / "long.txt")])[0], How(), as_json=True)
+    session = AskSession(Reader.load(tiny), read_documents([str(tmp_path / "long.txt")])[0], AskOptions(), as_json=True)
     done = list[int]()
     desk.reader.ask_many([("where?", desk.texts)], done=done.append)
     assert sum(done) == desk.windows > 50  # the bar gets to its end, and not beyond
@@ -441,7 +444,7 @@ def test_accepted_answers_come_from_sogouqas_file(
 def test_questions_of_several_files_are_all_asked(tiny: Path, tmp_path: Path) -> None:
     nameless = [{key: value for key, value in record.items() if key != "id"} for record in QUESTIONS]
     one, other = write(tmp_path / "1.jsonl", nameless), write(tmp_path / "2.jsonl", nameless[::-1])
-    records = Exam([str(one), str(other)]).read()
+    records = Evaluation([str(one), str(other)]).read()
     assert [record.question for record in records] == [each["question"] for each in nameless + nameless[::-1]]
     assert len({record.id for record in records}) == 6
 
@@ -463,7 +466,7 @@ def test_the_bar_of_an_evaluation_gets_to_its_end(tiny: Path, tmp_path: Path, mo
         totals.append(total)
         yield done.append
 
-    monkeypatch.setattr("masquerade.cli.show.answers._progress", progress)
+    monkeypatch.setattr("masquerade.cli.show.evaluation.progress_bar", progress)
     long = {"id": "d", "question": "Where?", "context": RIVER * 40, "answers": ["The Rhine"]}
     run("evaluate", "reader", write(tmp_path / "q.jsonl", [*QUESTIONS, long, *SEVERAL]), "--model", tiny)
     assert totals == [5] and sum(done) == pytest.approx(5)
@@ -473,7 +476,7 @@ def test_the_bar_of_an_evaluation_gets_to_its_end(tiny: Path, tmp_path: Path, mo
     ("words", "sentence"),
     [
         (["nowhere.jsonl"], "There is no file 'nowhere.jsonl'"),
-        (["open.jsonl"], "have no passages to be answered from"),
+        (["open.jsonl"], "have no passages"),
         (["good.jsonl", "--metric", "bleu"], "no metric 'bleu'; choose from squad, cmrc, sogouqa"),
         (["good.jsonl", "--decoder", "x"], "no decoder 'x'"),
         (["good.jsonl", "--vote", "x"], "no vote 'x'"),

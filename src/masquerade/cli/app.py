@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -17,17 +18,51 @@ app = typer.Typer(
 )
 
 train = typer.Typer(help="Fine-tune a pretrained encoder, as a recipe says.", no_args_is_help=True)
-evaluate = typer.Typer(help="Score a fine-tuned model on labelled records.", no_args_is_help=True)
+evaluate = typer.Typer(help="Score a fine-tuned model on labelled data.", no_args_is_help=True)
 app.add_typer(train, name="train")
 app.add_typer(evaluate, name="evaluate")
 
-RecipeFile = Annotated[Path, typer.Argument(help="A TOML file; recipes/ has examples.")]
+RecipeName = Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped recipe ('masquerade recipes').")]
 Changes = Annotated[list[str] | None, typer.Argument(help="key=value, for any key of the recipe.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
-ModelName = Annotated[str, typer.Option("--model", "-m", help="A model's or run's folder, or a hub id.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-Predictions = Annotated[Path | None, typer.Option(help="Save what was predicted here, as JSON lines.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint.")]
+ModelName = Annotated[str, typer.Option("--model", "-m", help="The folder of a model or run, or a hub id.")]
+AnyModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, a TensorFlow checkpoint or a hub id.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Predictions = Annotated[Path | None, typer.Option(help="Save the predictions to this file, as JSON lines.")]
+Texts = Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")]
 Decoder = Annotated[
-    str, typer.Option(help="parallel (all words at once, by all heads), blocks, autoregressive, rerank or mixture.")
+    str,
+    typer.Option(help="parallel (the best span by all heads, in one pass), blocks, autoregressive, rerank or mixture."),
 ]
-InFile = Annotated[str | None, typer.Option("--in", help="A file with a text on each line; - for standard input.")]
+InFile = Annotated[str | None, typer.Option("--in", help="A file with one text per line; - for standard input.")]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Print log messages: kernel, reader … With --version: the machine too."),
+    ] = False,
+) -> None:
+    if verbose:
+        logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+        logging.getLogger("masquerade").setLevel(logging.INFO)
+    if version:
+        print_version(verbose)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def print_version(machine: bool) -> None:
+    """Print the version, and with ``machine`` what decides the speed here: processor, flags, measured kernels."""
+    from masquerade import __version__
+
+    print(f"masquerade {__version__}")
+    if machine:
+        from masquerade.kernels import about
+
+        for name, value in about().items():
+            print(f"{name + ':':16}{value}")

@@ -6,18 +6,19 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Changes, InFile, Json, ModelName, Predictions, RecipeFile, Resume, app, evaluate, train
+from masquerade.cli.app import Changes, InFile, Json, ModelName, Predictions, RecipeName, Resume, app, evaluate, train
+from masquerade.cli.recipes import recipe_file
 
 
 @app.command()
 def classify(
     model: ModelName,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to classify.")] = None,
-    pair: Annotated[str | None, typer.Option(help="A second text, for classifiers of pairs.")] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for classifiers of text pairs.")] = None,
     source: InFile = None,
     as_json: Json = False,
 ) -> None:
-    """Classify texts, each with how sure the model is.
+    """Classify texts, each with its probability.
 
     [dim]masquerade classify --model runs/sst2 "A charming and often affecting journey."[/dim]
     """
@@ -43,47 +44,47 @@ def tag(
 
 
 @train.command("classifier")
-def train_classifier(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
-    """Train a classifier of sentences or of pairs, or with regression=true one that gives numbers.
+def train_classifier(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a classifier of texts or of text pairs; with regression=true, one that predicts numbers.
 
-    Records come as .tsv, .csv, .json, .jsonl or .parquet files, or from the hub.
+    Data: records in .tsv, .csv, .json, .jsonl or .parquet files, or a hub data set.
 
-    [dim]masquerade train classifier recipes/classifier.toml start=bert train=train.tsv held_out=dev.tsv[/dim]
+    [dim]masquerade train classifier classifier start=bert train=train.tsv held_out=dev.tsv[/dim]
     """
     from masquerade.labelling.training import TrainClassifier
     from masquerade.training.loop import Run
     from masquerade.training.recipe import FineTuning, read_recipe
 
-    Run(TrainClassifier(read_recipe(recipe, FineTuning, changes or [])), resume).train()
+    Run(TrainClassifier(read_recipe(recipe_file(recipe), FineTuning, changes or [])), resume).train()
 
 
 @train.command("tagger")
-def train_tagger(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
+def train_tagger(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
     """Train a tagger that finds entities in texts.
 
-    Records have text and entities (kind, start, end), CLUENER's labels, or tokens and BIO tags; or give a text file
-    with a token and its tag on each line.
+    Data: records with a text and its entities (kind, start, end), CLUENER's labels, or tokens with BIO tags; or a
+    text file with one token and its tag per line.
 
-    [dim]masquerade train tagger recipes/tagger.toml start=bert-zh train=train.json held_out=dev.json[/dim]
+    [dim]masquerade train tagger tagger start=bert-zh train=train.json held_out=dev.json[/dim]
     """
     from masquerade.labelling.training import TrainTagger
     from masquerade.training.loop import Run
     from masquerade.training.recipe import FineTuning, read_recipe
 
-    Run(TrainTagger(read_recipe(recipe, FineTuning, changes or [])), resume).train()
+    Run(TrainTagger(read_recipe(recipe_file(recipe), FineTuning, changes or [])), resume).train()
 
 
 @evaluate.command("classifier")
 def evaluate_classifier(
-    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with labelled records.")],
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets of labelled records.")],
     model: ModelName,
-    text: Annotated[str, typer.Option(help="The field of the text, if it has an unusual name.")] = "",
+    text: Annotated[str, typer.Option(help="The field of the text, if it is not found by its name.")] = "",
     pair: Annotated[str, typer.Option(help="The field of the second text.")] = "",
     label: Annotated[str, typer.Option(help="The field of the label.")] = "",
     predictions: Predictions = None,
     as_json: Json = False,
 ) -> None:
-    """Accuracy and F1 of a classifier, or the correlation of one that gives numbers.
+    """Print accuracy and F1 of a classifier, or the correlations of one that predicts numbers.
 
     [dim]masquerade evaluate classifier dev.tsv --model runs/sst2[/dim]
     """
@@ -94,12 +95,12 @@ def evaluate_classifier(
 
 @evaluate.command("tagger")
 def evaluate_tagger(
-    records: Annotated[list[str], typer.Argument(help="Files or hub data sets with tagged records.")],
+    records: Annotated[list[str], typer.Argument(help="Files or hub data sets of tagged records.")],
     model: ModelName,
     predictions: Predictions = None,
     as_json: Json = False,
 ) -> None:
-    """Precision, recall and F1 of a tagger, for each kind of entity and for all of them.
+    """Print precision, recall and F1 of a tagger, for each kind of entity and for all of them.
 
     [dim]masquerade evaluate tagger dev.json --model runs/cluener[/dim]
     """

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from masquerade.cli import labelling, models, reading, writing  # noqa: F401  (their commands register themselves)
 from masquerade.cli.app import app
+from masquerade.cli.show.output import escape_what_cannot_be_shown, note_on_escapes
 from masquerade.errors import MasqueradeError
+
+EXTRAS = {  # which extra of the package installs a module
+    "accelerate": "train",
+    "datasets": "train",
+    "jieba": "train",
+    "matplotlib": "train",
+    "tensorboard": "train",
+    "charset_normalizer": "documents",
+    "docx": "documents",
+    "pypdfium2": "documents",
+    "selectolax": "documents",
+    "transformers": "dev",
+}
 
 
 def main() -> None:
-    """Run a command; what went wrong for a reason the user can act on is told in one sentence."""
+    """Run a command. Errors that the user can act on are printed in one sentence."""
+    gc.set_threshold(100_000, 50, 100)  # importing torch makes millions of objects, and none of them is garbage
+    escape_what_cannot_be_shown()
     try:
         app()
-    except (MasqueradeError, ModuleNotFoundError) as error:
-        name = error.name if isinstance(error, ModuleNotFoundError) else ""  # of a package that training needs
-        missing = f"This needs the package '{name}'; install it with pip install 'masquerade[train]'."
-        print(f"masquerade: {missing if name else error}", file=sys.stderr)
-        sys.exit(1)
+    except MasqueradeError as error:
+        _stop(str(error))
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module in ("", "masquerade"):
+            raise
+        _stop(f"This needs the package '{module}'; install it with pip install {_package(module)}.")
+    finally:
+        if note := note_on_escapes():
+            print(f"masquerade: {note}", file=sys.stderr)
+
+
+def _stop(sentence: str) -> None:
+    print(f"masquerade: {sentence}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _package(module: str) -> str:
+    """What to install for a module that is missing."""
+    return f"'masquerade[{EXTRAS[module]}]'" if module in EXTRAS else module

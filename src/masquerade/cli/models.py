@@ -1,4 +1,4 @@
-"""Commands for models: list, draw, convert, pretrain, and make vocabularies."""
+"""Commands for models: list, draw, convert, pretrain, train a tokenizer, show the version."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import app
+from masquerade.cli.app import Changes, Json, RecipeName, Resume, Texts, app, print_version
+from masquerade.cli.recipes import describe, recipe_file, shipped_recipes
 from masquerade.errors import MasqueradeError
 
 
 @app.command()
 def models(
     diagram: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Draw this model, or the model in this folder, instead.")
+        str | None, typer.Option(metavar="NAME", help="Draw the layers of this model, or of the model in this folder.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="With --diagram: a .png or .svg file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """List every model with its size, mask, objective and test, or draw one.
+    """List the models with size, mask, objective and test, or draw one.
 
     [dim]masquerade models --diagram bert --out bert.svg[/dim]
     """
@@ -30,15 +31,15 @@ def models(
 
 @app.command()
 def draw(
-    name: Annotated[str | None, typer.Argument(help="The mask: causal, prefix, two_stream … (all: see --all).")] = None,
+    name: Annotated[str | None, typer.Argument(help="The name of a mask: causal, prefix, two_stream …")] = None,
     text: Annotated[
         str | None,
-        typer.Option(help="Your own text, English or Chinese; | between the parts of a mask that has parts."),
+        typer.Option(help="Your own text, English or Chinese, with | between its parts (source | target)."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A .png or .svg file; with --all, a folder.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Draw every mask there is.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Draw every mask.")] = False,
 ) -> None:
-    """Draw who sees whom: a row looks at its filled columns.
+    """Draw an attention mask: the token of a row attends to the tokens of its filled columns.
 
     [dim]masquerade draw prefix --text "北京是首都 | Beijing is the capital" --out prefix.png[/dim]
     """
@@ -49,10 +50,12 @@ def draw(
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(help="A model's folder, TensorFlow checkpoint or hub id.")],
-    target: Annotated[Path, typer.Argument(help="The folder to write: config.json, model.safetensors, tokenizer.")],
+    source: Annotated[str, typer.Argument(help="A model's folder, a TensorFlow checkpoint or a hub id.")],
+    target: Annotated[
+        Path, typer.Argument(help="The folder to write: config.json, model.safetensors and tokenizer files.")
+    ],
 ) -> None:
-    """Read any checkpoint and write it as a folder that the reference library and this one can load.
+    """Convert a checkpoint to a folder that transformers and Masquerade load.
 
     [dim]masquerade convert chinese_bert/bert_model.ckpt bert-zh[/dim]
     """
@@ -69,11 +72,11 @@ def convert(
 
 @app.command()
 def vocab(
-    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
+    texts: Texts,
     out: Annotated[Path, typer.Option(help="The folder for the tokenizer's files.")],
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram or characters.")] = "wordpiece",
-    size: Annotated[int, typer.Option(help="How many tokens, special ones included.")] = 8000,
-    lowercase: Annotated[bool, typer.Option(help="Fold capitals and accents.")] = True,
+    size: Annotated[int, typer.Option(help="Number of tokens, special ones included.")] = 8000,
+    lowercase: Annotated[bool, typer.Option(help="Convert to lowercase and remove accents.")] = True,
 ) -> None:
     """Train a tokenizer on your own texts.
 
@@ -90,32 +93,53 @@ def vocab(
 
 @app.command()
 def objectives() -> None:
-    """List what a network can be pretrained to do."""
+    """List the pretraining objectives."""
     from rich.console import Console
     from rich.table import Table
 
     from masquerade.objectives.registry import OBJECTIVES
 
-    table = Table("objective", "what it is")
+    table = Table("objective", "description")
     for name, entry in OBJECTIVES.items():
         table.add_row(name, entry.about)
     Console(highlight=False).print(table)
 
 
 @app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None,
+) -> None:
+    """List the shipped recipes, or print one.
+
+    [dim]masquerade recipes mlm > my-recipe.toml[/dim]
+    """
+    if name is not None:
+        print(recipe_file(name).read_text(encoding="utf-8"), end="")
+        return
+    for each, path in shipped_recipes().items():
+        print(f"{each:12}{describe(path)}")
+
+
+@app.command()
+def version() -> None:
+    """Print the version, the processor, and the matrix kernels measured on it."""
+    print_version(machine=True)
+
+
+@app.command()
 def pretrain(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file; recipes/ has examples.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="key=value, for any key of the recipe.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    recipe: RecipeName,
+    changes: Changes = None,
+    resume: Resume = False,
 ) -> None:
     """Pretrain a model with any objective, as a recipe says.
 
-    Several processes: torchrun --nproc-per-node 2 -m masquerade pretrain RECIPE
+    With several processes: torchrun --nproc-per-node 2 -m masquerade pretrain RECIPE
 
-    [dim]masquerade pretrain recipes/mlm.toml steps=500 model.layers=4[/dim]
+    [dim]masquerade pretrain mlm train=corpus.txt tokenizer=my-vocab steps=500 model.layers=4[/dim]
     """
     from masquerade.training.loop import Run
     from masquerade.training.pretraining import Pretrain
     from masquerade.training.recipe import Pretraining, read_recipe
 
-    Run(Pretrain(read_recipe(recipe, Pretraining, changes or [])), resume).train()
+    Run(Pretrain(read_recipe(recipe_file(recipe), Pretraining, changes or [])), resume).train()

@@ -9,24 +9,39 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from masquerade.cli.app import Changes, Decoder, Json, ModelName, Predictions, RecipeFile, Resume, app, evaluate, train
+from masquerade.cli.app import (
+    Changes,
+    Decoder,
+    Json,
+    ModelName,
+    Predictions,
+    RecipeName,
+    Resume,
+    Texts,
+    app,
+    evaluate,
+    train,
+)
+from masquerade.cli.recipes import recipe_file
 
 
 class AskCommand(TyperCommand):
-    """A command whose --in takes several files at once, as the *.txt of a shell gives them."""
+    """A command whose --in takes several files, as a shell expands *.txt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Words behind a file of --in belong to it as well, as long as they are files."""
+        """Arguments after a file of --in are files of --in too, as long as they exist."""
         spread = args[:2]
         for word in args[2:]:
-            is_file = word == "-" or (not word.startswith("-") and os.path.exists(word))  # of a name of any length
+            is_file = word == "-" or (
+                not word.startswith("-") and os.path.exists(word)
+            )  # exists() accepts names of any length
             spread += ["--in", word] if spread[-2] == "--in" and is_file else [word]
         return super().parse_args(ctx, spread)
 
 
 @app.command(cls=AskCommand)
 def ask(
-    question: Annotated[str | None, typer.Argument(help="What you want to know from the texts.")] = None,
+    question: Annotated[str | None, typer.Argument(help="The question.")] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,90 +52,99 @@ def ask(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="en, zh, a reader's or run's folder, or a hub id; else as suits the text."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="en, zh, the folder of a reader or run, or a hub id; by default, by the language of the text.",
+        ),
     ] = None,
-    n_best: Annotated[int, typer.Option(help="How many answers, the best one first.")] = 1,
+    n_best: Annotated[int, typer.Option(help="Number of answers to print, best first.")] = 1,
     decoder: Decoder = "parallel",
     vote: Annotated[
-        str, typer.Option(help="Of several texts: best, the surest one says it; all, they say it together.")
+        str,
+        typer.Option(
+            help="With several texts: best, the most probable span; all, probabilities of equal answers are added."
+        ),
     ] = "best",
-    free: Annotated[bool, typer.Option("--free", help="Any words, not only a piece of the text.")] = False,
+    free: Annotated[
+        bool, typer.Option("--free", help="Allow any words as the answer, not only a span of the text.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Answer a question from your texts, with how sure that is and where it stands.
+    """Answer a question from your texts, with its probability and its place.
 
-    Without a question it asks you for questions, or takes those of a pipe, a line each; the texts are read only once.
+    Without a question, it reads questions from the terminal or from standard input, one per line.
 
     [dim]masquerade ask "When was the stone found?" --in examples/rosetta.txt[/dim]
     [dim]masquerade ask "都江堰是谁修建的？" --in examples/dujiangyan.txt --n-best 3[/dim]
     [dim]masquerade ask "Who signed it?" --in contracts "letters/*.pdf"[/dim]
     [dim]masquerade ask --in notes report.md[/dim]
     """
-    from masquerade.cli.show.answers import How, show_answers
+    from masquerade.cli.show.ask import AskOptions, show_answers
 
-    show_answers(question, source or [], model, How(n_best, vote, decoder, free), as_json)
+    show_answers(question, source or [], model, AskOptions(n_best, vote, decoder, free), as_json)
 
 
 @app.command()
 def questions(
-    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
-    out: Annotated[Path, typer.Option(help="The file for the questions, JSON lines as 'train reader' takes them.")],
-    count: Annotated[int, typer.Option(help="How many at most.")] = 10000,
-    each: Annotated[int, typer.Option(help="How many of a passage at most.")] = 4,
-    passages: Annotated[int, typer.Option(help="Of how many passages of a document at most.")] = 8,
-    length: Annotated[int, typer.Option(help="Letters of a passage; a Chinese character counts as two.")] = 900,
-    seed: Annotated[int, typer.Option(help="Another seed, other questions.")] = 0,
+    texts: Texts,
+    out: Annotated[Path, typer.Option(help="The file to write, in JSON lines for 'train reader'.")],
+    count: Annotated[int, typer.Option(help="Number of questions, at most.")] = 10000,
+    each: Annotated[int, typer.Option(help="Questions per passage, at most.")] = 4,
+    passages: Annotated[int, typer.Option(help="Passages per document, at most.")] = 8,
+    length: Annotated[int, typer.Option(help="Characters per passage; a Chinese character counts as two.")] = 900,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Make questions of your own texts, to train a reader on before, or beside, real ones.
+    """Make training questions for a reader from your own texts.
 
-    Half of them ask for words that stand twice in a passage, half for a date, a number or a name of one sentence.
+    Half of the answers are words that occur twice in a passage; half are a date, a number or a name in one sentence.
 
     [dim]masquerade questions corpus.jsonl --count 5000 --out clozes.jsonl[/dim]
-    [dim]masquerade train reader recipes/reader-en.toml train=clozes.jsonl out=runs/first[/dim]
+    [dim]masquerade train reader reader-en train=clozes.jsonl out=runs/first[/dim]
     """
-    from masquerade.cli.show.answers import make_questions
+    from masquerade.cli.show.evaluation import make_questions
 
     make_questions(texts, out, count, each, passages, length, seed)
 
 
 @train.command("reader")
-def train_reader(recipe: RecipeFile, changes: Changes = None, resume: Resume = False) -> None:
-    """Train a reader that answers questions from passages, in one parallel step or word by word.
+def train_reader(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a reader, which answers questions from passages.
 
-    Questions come as SQuAD, CMRC 2018, WebQA or SogouQA files, as JSON lines, or from the hub.
+    Data: SQuAD, CMRC 2018, WebQA or SogouQA files, JSON lines, or a hub data set.
 
-    [dim]masquerade train reader recipes/reader-en.toml start=bert train=squad.json held_out=dev.json[/dim]
+    [dim]masquerade train reader reader-en start=bert train=squad.json held_out=dev.json[/dim]
     """
     from masquerade.reading.training import Reading, TrainReader
     from masquerade.training.loop import Run
     from masquerade.training.recipe import read_recipe
 
-    Run(TrainReader(read_recipe(recipe, Reading, changes or [])), resume).train()
+    Run(TrainReader(read_recipe(recipe_file(recipe), Reading, changes or [])), resume).train()
 
 
 @evaluate.command("reader")
 def evaluate_reader(
     records: Annotated[list[str], typer.Argument(help="Files or hub data sets with questions, passages and answers.")],
     model: ModelName,
-    metric: Annotated[str | None, typer.Option(help="squad, cmrc or sogouqa; else as suits the questions.")] = None,
+    metric: Annotated[str | None, typer.Option(help="squad, cmrc or sogouqa; by default, by the questions.")] = None,
     decoder: Decoder = "parallel",
-    vote: Annotated[str | None, typer.Option(help="best or all; all, if questions have several passages.")] = None,
-    accepted: Annotated[Path | None, typer.Option(help="SogouQA's file of accepted answers.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many questions, the first ones.")] = None,
-    predictions: Predictions = None,
-    worst: Annotated[
-        int | None, typer.Option(min=1, help="Print the worst so many; they are saved first, too.")
+    vote: Annotated[
+        str | None, typer.Option(help="best or all; by default all, if questions have several passages.")
     ] = None,
+    accepted: Annotated[Path | None, typer.Option(help="SogouQA's file of accepted answers.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions to use, from the first on.")] = None,
+    predictions: Predictions = None,
+    worst: Annotated[int | None, typer.Option(min=1, help="Print this many questions with the lowest scores.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a reader as SQuAD, CMRC 2018 or SogouQA do, and see which questions it is worst at.
+    """Print the scores of a reader by the metric of SQuAD, CMRC 2018 or SogouQA.
 
-    Questions come in the formats that train reader takes.
+    Data: the formats of 'train reader'.
 
     [dim]masquerade evaluate reader dev.json --model en --worst 10 --predictions answers.jsonl[/dim]
     [dim]masquerade evaluate reader sogouqa.json --model zh --accepted gold.txt[/dim]
     """
-    from masquerade.cli.show.answers import Exam, score_reader
+    from masquerade.cli.show.evaluation import Evaluation, score_reader
 
-    exam = Exam(records, metric, decoder, vote, accepted, limit)
-    score_reader(model, exam, predictions, worst, as_json)
+    evaluation = Evaluation(records, metric, decoder, vote, accepted, limit)
+    score_reader(model, evaluation, predictions, worst, as_json)

@@ -1,4 +1,4 @@
-"""Commands that write texts, and measure how well texts are predicted."""
+"""Commands that generate text, and measure perplexity."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import app
+from masquerade.cli.app import AnyModel, Json, Texts, app
 
 
 @app.command()
 def fill(
-    text: Annotated[str, typer.Argument(help="A text with one [MASK] or several.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
-    top: Annotated[int, typer.Option("--top", "-k", help="How many words to list for each [MASK].")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    text: Annotated[str, typer.Argument(help="A text with one or more [MASK] tokens.")],
+    model: AnyModel,
+    top: Annotated[int, typer.Option("--top", "-k", help="Number of words to list for each [MASK].")] = 5,
+    as_json: Json = False,
 ) -> None:
-    """Fill the [MASK]s of a text, all of them in one step.
+    """Predict the [MASK] tokens of a text, all in one pass.
 
     [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
     """
@@ -28,55 +28,67 @@ def fill(
 
 
 _rule = partial(typer.Option, rich_help_panel="Every method")
-_sampling = partial(typer.Option, rich_help_panel="By chance: sample, diffusion, blocks")
-_search = partial(typer.Option, rich_help_panel="Searching: beam, mixture, rerank")
-_several = partial(typer.Option, rich_help_panel="Many tokens a step: parallel and those behind it")
-_limit = partial(typer.Option, rich_help_panel="Only what a file allows (one of these)")
-_shown = partial(typer.Option, rich_help_panel="What is read and shown")
+_sampling = partial(typer.Option, rich_help_panel="Sampling: sample, diffusion, blocks")
+_search = partial(typer.Option, rich_help_panel="Search: beam, mixture, rerank")
+_several = partial(
+    typer.Option, rich_help_panel="Several tokens per step: parallel, mask-predict, diffusion, blocks, mixture, rerank"
+)
+_limit = partial(typer.Option, rich_help_panel="Constraints from a file (one of these)")
+_shown = partial(typer.Option, rich_help_panel="Input and output")
 
 
 @app.command()
 def generate(
-    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
-    prompts: Annotated[list[str] | None, typer.Argument(help="Texts to write from.", metavar="PROMPT")] = None,
+    model: AnyModel,
+    prompts: Annotated[list[str] | None, typer.Argument(help="The prompts.", metavar="PROMPT")] = None,
     method: Annotated[
         str, typer.Option(help="greedy, sample, beam, parallel, mask-predict, diffusion, blocks, mixture or rerank.")
     ] = "greedy",
     frame: Annotated[
         str | None,
-        typer.Option(help="Where: continue, prefix, shifted, masks, blank, decode; else as suits the model."),
+        typer.Option(
+            help="Layout of prompt and text: continue, prefix, shifted, masks, blank or decode; by default, by the model."
+        ),
     ] = None,
-    max_new: Annotated[int | None, _rule(help="Tokens at most; 64, or as many as fit, if not given.")] = None,
-    min_new: Annotated[int | None, _rule(help="Tokens at least.")] = None,
-    repetition: Annotated[float | None, _rule(help="Above 1: less of what has occurred.")] = None,
-    no_repeat: Annotated[int | None, _rule(help="No run of so many tokens twice.")] = None,
-    copies: Annotated[int | None, _rule(help="Texts for each prompt, where a method has several.")] = None,
-    temperature: Annotated[float | None, _sampling(help="Below 1 is more careful, above 1 is wilder.")] = None,
-    top_k: Annotated[int | None, _sampling(help="Only the best so many tokens.")] = None,
-    top_p: Annotated[float | None, _sampling(help="Only the best tokens of this probability together.")] = None,
-    seed: Annotated[int | None, _sampling(help="A number; the same one gives the same texts.")] = None,
-    beams: Annotated[int | None, _search(help="Beginnings that are kept side by side.")] = None,
+    max_new: Annotated[
+        int | None, _rule(help="Maximum number of new tokens; by default 64, or as many as fit.")
+    ] = None,
+    min_new: Annotated[int | None, _rule(help="Minimum number of new tokens.")] = None,
+    repetition: Annotated[
+        float | None, _rule(help="Repetition penalty; above 1, tokens that occurred become less likely.")
+    ] = None,
+    no_repeat: Annotated[int | None, _rule(help="No n-gram of this many tokens occurs twice.")] = None,
+    copies: Annotated[int | None, _rule(help="Texts per prompt, for methods that return several.")] = None,
+    temperature: Annotated[
+        float | None, _sampling(help="Divides the logits: below 1 favours likely tokens, above 1 unlikely ones.")
+    ] = None,
+    top_k: Annotated[int | None, _sampling(help="Sample from this many of the most likely tokens.")] = None,
+    top_p: Annotated[
+        float | None, _sampling(help="Sample from the most likely tokens whose probabilities add up to this.")
+    ] = None,
+    seed: Annotated[int | None, _sampling(help="Random seed; the same seed gives the same texts.")] = None,
+    beams: Annotated[int | None, _search(help="Number of beams.")] = None,
     length_penalty: Annotated[float | None, _search(help="Above 0 favours long texts, below 0 short ones.")] = None,
     length: Annotated[
-        list[int] | None, _several(help="Words of the text; several times: lengths to try, of which the best wins.")
+        list[int] | None, _several(help="Number of tokens; may be given several times, then the best length is kept.")
     ] = None,
-    rounds: Annotated[int | None, _several(help="Passes over a text, or over a block.")] = None,
-    schedule: Annotated[str | None, _several(help="How much each round commits: linear or cosine.")] = None,
-    each: Annotated[int | None, _several(help="… or just so many tokens.")] = None,
-    block_size: Annotated[int | None, _several(help="Tokens of a block; 1 is greedy.")] = None,
-    gamma: Annotated[float | None, _several(help="The parallel share of a mixture, from 0 to 1.")] = None,
-    drafts: Annotated[int | None, _several(help="Parallel texts of which rerank takes the best.")] = None,
-    span_of: Annotated[Path | None, _limit(help="A piece of this passage, word for word.")] = None,
-    one_of: Annotated[Path | None, _limit(help="One of these strings, a line each.")] = None,
-    tokens_of: Annotated[Path | None, _limit(help="Only tokens of this text.")] = None,
-    source: Annotated[str | None, _shown("--in", help="A file with a prompt a line; - for standard input.")] = None,
-    as_json: Annotated[bool, _shown("--json", help="Print a line of JSON for each prompt.")] = False,
+    rounds: Annotated[int | None, _several(help="Passes over a text or a block.")] = None,
+    schedule: Annotated[str | None, _several(help="How many tokens each pass commits: linear or cosine.")] = None,
+    each: Annotated[int | None, _several(help="Commit this many tokens per pass.")] = None,
+    block_size: Annotated[int | None, _several(help="Tokens per block; 1 is greedy decoding.")] = None,
+    gamma: Annotated[float | None, _several(help="Weight of the parallel model in a mixture, from 0 to 1.")] = None,
+    drafts: Annotated[int | None, _several(help="Number of parallel texts that rerank chooses from.")] = None,
+    span_of: Annotated[Path | None, _limit(help="The text has to be a span of this passage.")] = None,
+    one_of: Annotated[Path | None, _limit(help="The text has to be one of these strings, one per line.")] = None,
+    tokens_of: Annotated[Path | None, _limit(help="Only tokens that occur in this text.")] = None,
+    source: Annotated[str | None, _shown("--in", help="A file with one prompt per line; - for standard input.")] = None,
+    as_json: Annotated[bool, _shown("--json", help="Print one line of JSON per prompt.")] = False,
     trace: Annotated[bool, _shown("--trace", help="Print the text after each step.")] = False,
     trace_out: Annotated[Path | None, _shown(help="Draw the steps to a .png or .svg file.")] = None,
 ) -> None:
-    """Write from a prompt: continue it, answer it, or fill its blank; one token a step, or many.
+    """Generate text from a prompt: continue it, answer it, or fill its blank.
 
-    On a terminal, greedy and sample show their text as it comes.
+    On a terminal, greedy and sample print each token as it is generated.
 
     [dim]masquerade generate "Once upon a time" --model gpt2 --method sample --top-p 0.9 --seed 1[/dim]
     [dim]masquerade generate "北京是[MASK]。" --model glm --method beam --beams 4 --copies 3[/dim]
@@ -96,12 +108,12 @@ def generate(
 
 @app.command()
 def keep(
-    model: Annotated[str, typer.Option("--model", "-m", help="A model's folder, TensorFlow checkpoint or hub id.")],
-    texts: Annotated[list[str], typer.Option(help="Texts whose tokens stay; may be given several times.")],
+    model: AnyModel,
+    texts: Annotated[list[str], typer.Option(help="Texts whose tokens are kept; may be given several times.")],
     out: Annotated[Path, typer.Option(help="The folder for the smaller model.")],
-    least: Annotated[int, typer.Option(help="How often a token has to occur to stay.")] = 1,
+    least: Annotated[int, typer.Option(help="Keep tokens that occur at least this often.")] = 1,
 ) -> None:
-    """Cut a model's vocabulary to the tokens of your texts: smaller and faster, with the same scores.
+    """Reduce a model's vocabulary to the tokens of your texts. Their scores do not change.
 
     [dim]masquerade keep --model bert-zh --texts news.txt --least 2 --out bert-news[/dim]
     """
@@ -113,18 +125,18 @@ def keep(
 
 @app.command()
 def perplexity(
-    texts: Annotated[list[str], typer.Argument(help="Text, JSON lines or Parquet files, or hub data sets.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="A model trained to predict the next token.")],
-    length: Annotated[int, typer.Option(help="Tokens of a window; no more than the model was trained with.")] = 128,
+    texts: Texts,
+    model: Annotated[str, typer.Option("--model", "-m", help="A model trained on next-token prediction.")],
+    length: Annotated[int, typer.Option(help="Tokens per window; at most as many as in training.")] = 128,
     stride: Annotated[
         int | None,
-        typer.Option(help="Tokens a window moves on by; half of it if not given. A whole window is as in training."),
+        typer.Option(help="Tokens between the starts of two windows; by default half a window."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure how well a language model predicts texts.
+    """Print the perplexity of a language model on texts.
 
-    Perplexity per token depends on the tokenizer; compare models per word, or, as with Chinese, per character.
+    Perplexity per token depends on the tokenizer: compare models per word, or per character for Chinese.
 
     [dim]masquerade perplexity test.txt --model runs/gpt/step-1000 --length 128[/dim]
     """
@@ -135,16 +147,16 @@ def perplexity(
 
 @app.command()
 def ngram(
-    train: Annotated[list[str], typer.Argument(help="Texts to count in: files or hub data sets, as for vocab.")],
-    test: Annotated[list[str], typer.Option(help="Texts to predict; may be given several times.")],
-    tokenizer: Annotated[Path, typer.Option(help="The folder of a tokenizer, or of the model to compare with.")],
-    order: Annotated[int, typer.Option(help="Tokens of the longest n-grams.")] = 5,
-    limit: Annotated[int | None, typer.Option(help="Count in so many of the first tokens only.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    train: Annotated[list[str], typer.Argument(help="Training texts: files or hub data sets.")],
+    test: Annotated[list[str], typer.Option(help="Test texts; may be given several times.")],
+    tokenizer: Annotated[Path, typer.Option(help="The folder of a tokenizer, or of a model with one.")],
+    order: Annotated[int, typer.Option(help="The longest n-grams, in tokens.")] = 5,
+    limit: Annotated[int | None, typer.Option(help="Train on this many tokens, from the first on.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Count n-grams and measure how well they predict: what a network has to beat.
+    """Print the perplexity of n-gram models, as a baseline for networks.
 
-    Every order up to the one named is smoothed after Kneser and Ney, and has a line of its own.
+    One line for each order up to the given one, with Kneser-Ney smoothing.
 
     [dim]masquerade ngram train.txt --test test.txt --tokenizer my-vocab --order 5[/dim]
     """

@@ -23,10 +23,10 @@ from masquerade.reading.decoders import DECODERS, DRAFTS, write_answers
 from masquerade.reading.layouts import ReaderLayout, Window
 from masquerade.reading.memory import Memory, encode_passages, encode_questions
 from masquerade.reading.odds import WindowScores, combined, log_probabilities, own_odds
+from masquerade.reading.shipped import SHIPPED, shipped
 from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
-SHIPPED = {"en": "reader-en", "zh": "reader-zh"}  # the readers that come with Masquerade
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens of a batch, padding included
@@ -251,18 +251,6 @@ class WindowQuestion:
             if self.window.ids[start : start + len(ids)] == ids:
                 return self.span(start, len(ids), score)
         return Candidate(tokenizer.decode(ids), score, self.passage)
-
-
-def shipped(name: str) -> Path:
-    """The folder of a reader that comes with Masquerade: in the installed package, or in a clone."""
-    package = Path(__file__).parents[1]
-    for home in (package / "models", package.parents[1] / "models"):
-        if (home / SHIPPED[name] / "config.json").is_file():
-            return home / SHIPPED[name]
-    raise MasqueradeError(
-        f"The reader '{name}' is not part of this installation; take models/{SHIPPED[name]} of its repository, "
-        "and give its folder as the model."
-    )
 
 
 def _check_options(n_best: int, vote: str, decoder: str) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from masquerade.progress import make_progress
 from masquerade.training.checkpoints import Store
 
 
@@ -18,11 +16,8 @@ class Report:
 
     def __init__(self, store: Store, steps: int, done: int, shown: bool) -> None:
         self.store, self.shown = store, shown
-        columns = (
-            TextColumn("step"), MofNCompleteColumn(), BarColumn(),
-            TextColumn("loss {task.fields[loss]}  {task.fields[speed]} tokens/s"), TimeRemainingColumn(),
-        )  # fmt: skip
-        self.progress = Progress(*columns, console=Console(stderr=True), disable=not shown)
+        fields = "loss {task.fields[loss]}  {task.fields[speed]} tokens/s"
+        self.progress = make_progress("step", fields, shown=shown)
         self.task = self.progress.add_task("train", total=steps, completed=done, loss="…", speed="…")
         self.board = _board(store) if shown else None
         self.since, self.read = time.perf_counter(), 0.0

@@ -14,7 +14,7 @@ from masquerade.writing.perplexity import documents, first_tokens, ngram_perplex
 
 
 def show_perplexity(sources: Sequence[str], model: str, length: int, stride: int | None, as_json: bool) -> None:
-    """Print how well a language model predicts texts."""
+    """Print the perplexity of a language model on texts."""
     texts = (text for source in sources for text in read_documents(source))
     show({model: perplexity(load(model), texts, length=length, stride=stride)}, as_json)
 
@@ -22,12 +22,12 @@ def show_perplexity(sources: Sequence[str], model: str, length: int, stride: int
 def show_ngrams(
     train: Sequence[str], test: Sequence[str], tokenizer: Path, order: int, limit: int | None, as_json: bool
 ) -> None:
-    """Print how well n-grams of every order up to this one predict texts."""
-    cut = Tokenizer.load(tokenizer)
-    if cut is None:
+    """Print the perplexity of n-gram models of every order up to this one."""
+    loaded = Tokenizer.load(tokenizer)
+    if loaded is None:
         raise MasqueradeError(f"{tokenizer} holds no tokenizer; make one with 'masquerade vocab'.")
-    counted = first_tokens(documents((text for source in train for text in read_documents(source)), cut), limit)
+    counted = first_tokens(documents((text for source in train for text in read_documents(source)), loaded), limit)
     texts = [text for source in test for text in read_documents(source)]
-    orders = range(min(1, order), order + 1)  # order 0 is asked for too, and refused with a sentence
-    models = {f"{n}-gram": NGram.train(counted, n, len(cut)) for n in orders}
-    show({name: ngram_perplexity(each, texts, cut) for name, each in models.items()}, as_json)
+    orders = range(min(1, order), order + 1)  # order 0 reaches NGram.train, which refuses it
+    models = {f"{n}-gram": NGram.train(counted, n, len(loaded)) for n in orders}
+    show({name: ngram_perplexity(each, texts, loaded) for name, each in models.items()}, as_json)

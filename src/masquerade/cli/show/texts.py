@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from masquerade.checkpoints.folders import load, save
 from masquerade.checkpoints.vocabulary import keep_tokens
+from masquerade.cli.show.output import print_json
 from masquerade.decoding.constraints import Constraint, SpanOf, TokenSet, Trie
 from masquerade.drawing.traces import curtain, draw_traces
 from masquerade.errors import MasqueradeError
@@ -24,29 +24,29 @@ from masquerade.nn.model import Model
 from masquerade.text.subset import occurring
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.fill import fill
-from masquerade.writing.generate import DECODING_METHODS, GeneratedText, Rules, one_by_one, stream
+from masquerade.writing.generate import DECODING_METHODS, Rules, GeneratedText, one_by_one, stream
 from masquerade.writing.prompts import Continue, frame_for
 
-TOGETHER = 128  # prompts that are written before they are shown
+TOGETHER = 128  # prompts that are decoded before their texts are printed
 STREAMED = ("greedy", "sample")
-FLAGS = {"lengths": "--length", "size": "--block-size"}  # options that are not called like their settings
-DRAWN = 8  # texts that fit into a picture
+FLAGS = {"lengths": "--length", "size": "--block-size"}  # options whose names differ from their settings
+DRAWN = 8  # texts in one picture, at most
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Files that say what may be written; one of them at most."""
+    """Files with constraints on the text; at most one of them."""
 
-    span_of: Path | None = None  # a passage, of which it is a piece
-    one_of: Path | None = None  # strings, a line each, of which it is one
-    tokens_of: Path | None = None  # a text, whose tokens it is made of
+    span_of: Path | None = None  # a passage; the text has to be a span of it
+    one_of: Path | None = None  # strings, one per line; the text has to be one of them
+    tokens_of: Path | None = None  # a text; only its tokens are allowed
 
     def read(self) -> tuple[str, str] | None:
-        """Which limit is set, and what its file says."""
+        """The name of the constraint that is set, and the text of its file."""
         given = [(each.name, getattr(self, each.name)) for each in fields(self) if getattr(self, each.name) is not None]
         if len(given) > 1:
             names = " and ".join(_flag(name) for name, _ in given)
-            raise MasqueradeError(f"{names} cannot hold together; give one of them.")
+            raise MasqueradeError(f"{names} exclude each other; give one of them.")
         return (given[0][0], read_text(str(given[0][1]))) if given else None
 
 
@@ -55,15 +55,15 @@ class Output:
     """How the texts are shown."""
 
     as_json: bool = False
-    trace: bool = False  # step by step
-    picture: Path | None = None  # the steps drawn
+    trace: bool = False  # print each step
+    picture: Path | None = None  # a file to draw the steps to
 
 
 def show_filled(model: str, text: str, top: int, as_json: bool) -> None:
-    """Print a text with its [MASK]s filled, and the best words for each of them."""
+    """Print a text with its [MASK] tokens filled, and the best words for each of them."""
     filled = fill(load(model), text, top)
     if as_json:
-        print(json.dumps(asdict(filled), ensure_ascii=False))
+        print_json(asdict(filled))
         return
     console = Console(highlight=False)
     console.print(filled.text, markup=False)
@@ -85,9 +85,9 @@ def show_texts(
     limits: Limits,
     output: Output,
 ) -> None:
-    """Print what a model writes for each prompt; of the settings, those that are None are not set."""
+    """Print the text that a model generates for each prompt. Settings that are None keep their defaults."""
     chosen = _belonging(method, settings)
-    given, limit = read_texts(prompts, source, "write for"), limits.read()
+    given, limit = read_texts(prompts, source, "generate from"), limits.read()
     if output.picture is not None and len(given) > DRAWN:
         raise MasqueradeError(f"A picture has room for the steps of {DRAWN} texts, not of {len(given)}; give fewer.")
     writer = load(model)
@@ -113,7 +113,7 @@ def show_texts(
 
 
 def show_keep(model: str, texts: Iterator[str], least: int, out: Path) -> None:
-    """Cut a model's vocabulary to the tokens of texts, save it, and print what that spares."""
+    """Reduce a model's vocabulary to the tokens of texts, save it, and print both sizes."""
     whole = load(model)
     smaller, old = keep_tokens(whole, occurring(whole.tokenizer, texts, least))
     save(smaller, out)
@@ -127,15 +127,15 @@ def show_keep(model: str, texts: Iterator[str], least: int, out: Path) -> None:
 
 
 def _belonging(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are set, if all of them belong to the method."""
+    """The settings that are given, if the method has all of them."""
     if method not in DECODING_METHODS:
-        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(DECODING_METHODS)}.")
+        raise MasqueradeError(f"There is no method '{method}'; choose from {', '.join(DECODING_METHODS)}.")
     own = [*signature(DECODING_METHODS[method]).parameters]
     known = {*own, *(each.name for each in fields(Rules))}
     chosen = {name: value for name, value in settings.items() if value is not None}
-    if strange := [name for name in chosen if name not in known]:
+    if unknown := [name for name in chosen if name not in known]:
         has = ", ".join(_flag(name) for name in own if name in settings) or "none of its own"
-        raise MasqueradeError(f"{_flag(strange[0])} is no option of the method '{method}'; its options are {has}.")
+        raise MasqueradeError(f"{_flag(unknown[0])} is no option of the method '{method}'; its options are {has}.")
     return chosen
 
 
@@ -147,12 +147,10 @@ def _constraint(tokenizer: Tokenizer, name: str, text: str) -> Constraint:
     return TokenSet(tokenizer.encode(text))
 
 
-def _show(
-    console: Console, model: Model, frame: str | None, prompt: str, written: GeneratedText, output: Output
-) -> None:
-    """What was written for one prompt."""
+def _show(console: Console, model: Model, frame: str | None, prompt: str, written: GeneratedText, output: Output) -> None:
+    """Print the text of one prompt."""
     if output.as_json:
-        print(json.dumps({"prompt": prompt, **_plain(written, output.trace)}, ensure_ascii=False))
+        print_json({"prompt": prompt, **_plain(written, output.trace)})
         return
     if output.trace:
         console.print(Text(prompt, "bold"))
@@ -168,17 +166,17 @@ def _show(
 
 
 def _opening(console: Console, model: Model, frame: str | None, prompt: str) -> None:
-    """On a terminal, the prompt that is continued."""
+    """On a terminal, print the prompt that the text continues."""
     if console.is_terminal and isinstance(frame_for(model, frame), Continue):
         console.print(Text(prompt, "dim"), end="", soft_wrap=True)
 
 
 def _plain(written: GeneratedText, trace: bool) -> dict[str, Any]:
-    """A text as JSON, with its trace where that is asked for."""
+    """A text as JSON, on request with its trace."""
     whole = {name: value for name, value in asdict(written).items() if trace or name != "trace"}
     return whole | {"alternatives": [_plain(each, trace) for each in written.alternatives]}
 
 
 def _flag(name: str) -> str:
-    """The option that sets a setting."""
+    """The name of the option for a setting."""
     return FLAGS.get(name, "--" + name.replace("_", "-"))
