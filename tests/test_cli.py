@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import masquerade
 from masquerade import Spec, build, load, save
 from masquerade.cli import main as cli
+from masquerade.cli.recipes import recipe_file
 from masquerade.drawing.gallery import EXAMPLES
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer, word_pieces
 from masquerade.writing.fill import fill
 
 FIXTURES = Path(__file__).parent / "fixtures"
+ROOT = Path(__file__).parents[1]
 BERT = FIXTURES / "tensorflow" / "bert" / "bert_model.ckpt"
 
 
@@ -33,16 +38,82 @@ def test_help_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
-def test_a_package_that_is_not_installed_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("module", "install"),
+    [
+        ("datasets", "'masquerade[train]'"),
+        ("jieba.posseg", "'masquerade[train]'"),
+        ("docx", "'masquerade[documents]'"),
+        ("left_pad", "left_pad"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    module: str, install: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("the cat sat\n", encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    assert run("vocab", text, "--out", tmp_path / "vocab", monkeypatch=monkeypatch) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "'datasets'" in said and "masquerade[train]" in said
+    def command() -> None:
+        raise ModuleNotFoundError(f"No module named '{module}'", name=module)
+
+    monkeypatch.setattr(cli, "app", command)
+    with pytest.raises(SystemExit):
+        cli.main()
+    package = module.partition(".")[0]
+    expected = f"masquerade: This needs the package '{package}'; install it with pip install {install}.\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_every_extra_of_a_module_installs_it() -> None:
+    packages = {"docx": "python-docx"}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for module, extra in cli.EXTRAS.items():
+        wanted = packages.get(module, module.replace("_", "-"))
+        assert any(re.match(rf"{wanted}\b", package) for package in extras[extra]), module
+
+
+def test_the_version_is_printed_without_torch() -> None:
+    script = "import sys; sys.argv[1:] = ['--version']\nfrom masquerade.cli.main import main\ntry: main()\n"
+    script += "finally: assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == f"masquerade {masquerade.__version__}\n" and not done.stderr
+
+
+@pytest.mark.parametrize("words", [["version"], ["--version", "--verbose"]])
+def test_the_version_describes_the_machine(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("masquerade.kernels._chosen", None)
+    monkeypatch.setenv("MASQUERADE_KERNEL", "plain")
+    assert run(*words, monkeypatch=monkeypatch) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = ["masquerade", "PyTorch", "CPU", "flags", "float32 kernel", "bfloat16"]
+    assert [re.split(r":| \d", line)[0] for line in lines] == names
+    assert "plain (set by MASQUERADE_KERNEL)" in lines[4]
+
+
+def test_verbose_prints_log_messages() -> None:
+    words = ["--verbose", "fill", "[MASK]a", "--model", str(BERT)]
+    done = subprocess.run([sys.executable, "-m", "masquerade", *words], capture_output=True, text=True)
+    assert "masquerade.kernels: float32 kernel: plain" in done.stderr
+    assert not subprocess.run([sys.executable, "-m", "masquerade", *words[1:]], capture_output=True, text=True).stderr
+
+
+def test_shipped_recipes_have_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("recipes", monkeypatch=monkeypatch) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == sorted(path.stem for path in (ROOT / "recipes").glob("*.toml")) and "mlm" in listed
+    assert recipe_file("mlm") == ROOT / "recipes" / "mlm.toml"
+    assert recipe_file("mine/mlm.toml") == Path("mine/mlm.toml")
+    assert run("recipes", "mlm", monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().out == (ROOT / "recipes" / "mlm.toml").read_text(encoding="utf-8")
+    assert run("pretrain", "mlmm", monkeypatch=monkeypatch) == 1
+    assert "There is no recipe 'mlmm'; give the path of a TOML file, or one of " in capsys.readouterr().err
+
+
+def test_public_names_are_listed_and_there() -> None:
+    wanted = "load save build Spec Layout masks Cache Model Reader Answer Classifier Tagger generate MasqueradeError"
+    assert {*wanted.split(), "__version__"} == set(dir(masquerade))
+    assert all(hasattr(masquerade, name) for name in dir(masquerade))
+    with pytest.raises(AttributeError, match="no attribute 'Desk'"):
+        _ = masquerade.Desk
 
 
 @pytest.mark.parametrize(
@@ -65,6 +136,8 @@ def test_a_package_that_is_not_installed_is_one_sentence(
         "train",
         "train classifier",
         "train tagger",
+        "recipes",
+        "version",
         "evaluate classifier",
     ],
 )

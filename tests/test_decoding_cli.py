@@ -296,7 +296,7 @@ def test_a_vocabulary_is_cut_to_the_texts(gpt: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["x", "--method", "best"], "There is no method 'best' to write by; choose from greedy, sample, beam"),
+        (["x", "--method", "best"], "There is no method 'best'; choose from greedy, sample, beam"),
         (["x", "--seed", "1"], "--seed is no option of the method 'greedy'; its options are none of its own"),
         (
             ["x", "--method", "beam", "--top-k", "3"],
@@ -306,10 +306,10 @@ def test_a_vocabulary_is_cut_to_the_texts(gpt: Path, tmp_path: Path) -> None:
         (["x", "--method", "beam", "--beams", "0"], "A search with 0 beams finds nothing"),
         (["x", "--frame", "decode"], "cannot write in the frame 'decode'"),
         (["x", "--max-new", "99"], "leave room for"),
-        ([], "There is nothing to write for; give a text, or a file with one on each line by --in"),
+        ([], "There is nothing to generate from; give a text, or a file with one on each line by --in"),
         (["--in", "nowhere.txt"], "'nowhere.txt' cannot be read"),
         (["x", "--one-of", "nowhere.txt"], "'nowhere.txt' cannot be read"),
-        (["x", "--one-of", "a", "--span-of", "b"], "--span-of and --one-of cannot hold together"),
+        (["x", "--one-of", "a", "--span-of", "b"], "--span-of and --one-of exclude each other"),
         (["x", "--max-new", "2", "--trace-out", "steps.gif"], "saved as .png or .svg"),
         (["x"] * 9 + ["--trace-out", "steps.svg"], "room for the steps of 8 texts, not of 9"),
     ],

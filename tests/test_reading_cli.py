@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -185,6 +187,54 @@ def test_words_that_stand_nowhere_are_printed_without_a_sentence(
     assert json.loads(run(*words, "--json"))["start"] is None
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "utf-8"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_answer_is_printed_in_any_encoding(encoding: str, as_json: bool, tiny: Path, tmp_path: Path) -> None:
+    text = "北京是中国的首都，João 有２万人。"
+    (tmp_path / "city.txt").write_text(text, encoding="utf-8")
+    words = ["ask", "谁？", "--in", "city.txt", "-m", str(tiny), *(["--json"] if as_json else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", "masquerade", *words], capture_output=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )  # fmt: skip
+    assert done.returncode == 0 and b"Traceback" not in done.stderr
+    printed = done.stdout.decode(encoding)
+    answer = Reader.load(tiny).ask("谁？", text)
+    if as_json:
+        assert json.loads(printed)["answer"] == answer.text
+        return
+    shown = {"ascii": ascii(text)[1:-1], "gbk": text.replace("ã", "\\xe3"), "utf-8": text}[encoding]
+    assert printed.splitlines()[1] == f"  {shown}"
+    assert (b"set PYTHONIOENCODING=utf-8" in done.stderr) == (encoding != "utf-8")
+
+
+@pytest.mark.parametrize("words", [["谁在哪里？", "--in", "nowhere.txt"], ["Who?", "--in", "city.md"]])
+def test_a_reader_that_is_not_installed_is_missed_at_once(
+    words: list[str], home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.setattr("masquerade.reading.shipped.__file__", str(home / "a" / "b" / "c" / "shipped.py"))
+    monkeypatch.setattr(Reader, "load", lambda source: pytest.fail("loaded"))
+    said = refused("ask", *words, monkeypatch=monkeypatch, capsys=capsys)
+    assert "The Chinese reader is not part of this installation; get the folder models/reader-zh" in said
+    assert "--model" in said
+
+
+def test_asking_imports_only_what_it_needs(tiny: Path, home: Path) -> None:
+    script = """
+import sys
+sys.argv[1:] = ["ask", "where?", "--in", "river.txt", "-m", sys.argv[1]]
+from masquerade.cli.main import main
+try: main()
+except SystemExit: pass
+heavy = {"transformers", "datasets", "accelerate", "pandas", "jieba", "PIL", "rich.progress", "huggingface_hub"}
+heavy |= {"masquerade.objectives", "masquerade.training.loop", "masquerade.drawing.pictures"}
+print(sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", script, tiny], capture_output=True, cwd=home, text=True)
+    assert done.returncode == 0 and done.stderr == "[]\n"
+
+
 def test_no_answer_is_no_mistake(silent: Path, home: Path) -> None:
     words = ["ask", "where does it flow?", "--in", home / "river.txt", "-m", silent]
     assert run(*words) == "No answer in this text.\n"
@@ -232,8 +282,8 @@ def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
         assert text[each["start"] : each["end"]] == each["answer"]
     session = AskSession(Reader.load(tiny), read_documents([str(tmp_path / "long.txt")])[0], AskOptions(), as_json=True)
     done = list[int]()
-    desk.reader.ask_many([("where?", desk.texts)], done=done.append)
-    assert sum(done) == desk.windows > 50  # the bar gets to its end, and not beyond
+    session.reader.ask_many([("where?", session.texts)], done=done.append)
+    assert sum(done) == session.windows > 50  # the bar gets to its end, and not beyond
 
 
 # Many questions

@@ -47,7 +47,7 @@ def generate(
     frame: Annotated[
         str | None,
         typer.Option(
-            help="Layout of prompt and text: continue, prefix, shifted, masks, blank or decode; by default, by the model."
+            help="Layout of prompt and text: continue, prefix, shifted, masks, blank, decode; by default, by the model."
         ),
     ] = None,
     max_new: Annotated[

@@ -24,7 +24,7 @@ from masquerade.nn.model import Model
 from masquerade.text.subset import occurring
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.fill import fill
-from masquerade.writing.generate import DECODING_METHODS, Rules, GeneratedText, one_by_one, stream
+from masquerade.writing.generate import DECODING_METHODS, GeneratedText, Rules, one_by_one, stream
 from masquerade.writing.prompts import Continue, frame_for
 
 TOGETHER = 128  # prompts that are decoded before their texts are printed
@@ -147,7 +147,9 @@ def _constraint(tokenizer: Tokenizer, name: str, text: str) -> Constraint:
     return TokenSet(tokenizer.encode(text))
 
 
-def _show(console: Console, model: Model, frame: str | None, prompt: str, written: GeneratedText, output: Output) -> None:
+def _show(
+    console: Console, model: Model, frame: str | None, prompt: str, written: GeneratedText, output: Output
+) -> None:
     """Print the text of one prompt."""
     if output.as_json:
         print_json({"prompt": prompt, **_plain(written, output.trace)})
