@@ -382,7 +382,7 @@ def test_the_reader_is_that_of_the_language(
         (["--in", "-"], "Standard input is the text"),
         (["q", "--in", "good.txt", "--decoder", "psychic"], "no decoder 'psychic'; choose from parallel, blocks"),
         (["q", "--in", "good.txt", "--vote", "none"], "no vote 'none'; choose from best, all"),
-        (["q", "--in", "good.txt", "--n-best", "0"], "The best 0 answers cannot be listed"),
+        (["q", "--in", "good.txt", "--n-best", "0"], "has to be a whole number of at least 1, not 0"),
         (["q", "--in", "good.txt", "-m", "./nowhere"], "no checkpoint at './nowhere'"),
     ],
 )

@@ -27,7 +27,6 @@ from masquerade.reading.shipped import SHIPPED, shipped
 from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
-
 STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens of a batch, padding included
 TOGETHER = 16  # windows that are encoded together by ``remember``
