@@ -41,7 +41,7 @@ import torch
 from walk import walk
 
 from masquerade.checkpoints.folders import load
-from masquerade.decoding.spans import best_spans
+from masquerade.decoding.spans import choose_spans, ends_at, span_scores, words_at
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
 from masquerade.reading.decoders import DECODERS
@@ -192,7 +192,8 @@ class Walker(Reader):
         logs = self.model.head("lm", rows.slots).float().log_softmax(-1)
         for row, ask in enumerate(ask for asks in batch for ask in asks):
             ids, score = walk(logs[row], ask.window.ids, self.layout.sep, self.least)
-            best = best_spans(logs[row], ask.window.ids, self.layout.sep)[0]
+            passage, sep = torch.as_tensor(ask.window.ids), self.layout.sep
+            best = choose_spans(span_scores(words_at(logs[row], passage, sep), ends_at(logs[row], sep)), passage)[0]
             self.asked += 1
             self.silent += not ids
             self.missed += bool(ids) and best.score > score + 1e-4

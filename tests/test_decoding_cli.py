@@ -25,6 +25,7 @@ from masquerade.drawing.steps import steps
 from masquerade.drawing.traces import AGAIN, NEW, OLD, UNKNOWN, curtain, grid, lay_traces
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.training import train_tokenizer
+from masquerade.writing.fill import infill
 from masquerade.writing.generate import DECODING_METHODS, GeneratedText, generate
 
 TEXTS = [
@@ -104,6 +105,13 @@ def test_options_are_the_settings_of_the_method(
         assert line["score"] == pytest.approx(text.score)
         assert [each["ids"] for each in line["alternatives"]] == [each.ids for each in text.alternatives]
         assert "trace" not in line
+
+
+def test_masks_are_filled_together_by_a_method(bert: Path) -> None:
+    text = "北[MASK]是[MASK]都"
+    expected = infill(load(bert), text, "mask-predict")
+    assert run("fill", text, "-m", bert, "--method", "mask-predict") == expected.text + "\n"
+    assert json.loads(run("fill", text, "-m", bert, "--method", "mask-predict", "--json"))["ids"] == expected.ids
 
 
 def test_help_names_every_method_and_every_setting_has_its_option() -> None:
@@ -325,7 +333,7 @@ def test_several_tokens_a_step_need_a_model_that_can(
     gpt: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused("generate", "x", "--model", gpt, "--method", "parallel", monkeypatch=monkeypatch, capsys=capsys)
-    assert "cannot write several words at once" in said
+    assert "cannot write several tokens at once" in said
 
 
 def test_settings_are_checked_before_the_model_is_loaded(

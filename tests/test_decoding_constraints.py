@@ -170,23 +170,23 @@ def test_a_text_under_a_constraint_is_the_same_in_a_batch_of_others() -> None:
 def test_constraints_that_cannot_be_met_are_told_in_a_sentence() -> None:
     model, frame = MODELS[0]
     for make, sentence in (
-        (lambda: TokenSet([]), "A set of no tokens"),
+        (lambda: TokenSet([]), "The set of allowed tokens is empty"),
         (lambda: Trie([]), "The list of allowed strings is empty"),
         (lambda: Trie([[5], []]), "One of the allowed strings is empty"),
-        (lambda: SpanOf([]), "an empty passage"),
+        (lambda: SpanOf([]), "The passage is empty"),
     ):
         with pytest.raises(MasqueradeError, match=sentence):
             make()
     for constraint, sentence in (
         (SpanOf([SEP, SEP]), "The constraint on prompt 1 cannot be met within 5 tokens: the passage has no token"),
         (Trie([[5] * 6]), "all of its strings are longer; allow more tokens"),
-        (Trie([[5, SEP, 6]]), "does it hold the end token?"),
-        (SpanOf([99]), f"allows token 99, but this model has only {VOCAB}"),
+        (Trie([[5, SEP, 6]]), "check whether its strings contain the end token"),
+        (SpanOf([99]), f"allows token 99, but the vocabulary of this model has {VOCAB}"),
         ([SpanOf([5])], "There are 1 constraints for 2 prompts"),
     ):
         with pytest.raises(MasqueradeError, match=sentence):
             generate(model, [[5], [6]], frame=frame, constraint=constraint, max_new=5)
-    with pytest.raises(MasqueradeError, match="here texts have no end token"):
+    with pytest.raises(MasqueradeError, match="the texts of this frame have none"):
         generate(model, [[5]], frame=Continue(None), constraint=SpanOf([5]))
     with pytest.raises(MasqueradeError, match="The constraint on prompt 1 cannot be met within 2 tokens"):
         generate(model, [[5, 6, 7], [5]], frame=frame, constraint=[Trie([[5] * 3]), Trie([[5]])], max_new=2)

@@ -14,14 +14,13 @@ from torch import Tensor
 
 from masquerade import Layout, Model, Spec, build
 from masquerade.decoding.constraints import TokenSet
-from masquerade.decoding.lengths import Predicted, same_for_all
 from masquerade.drawing.steps import steps
 from masquerade.errors import MasqueradeError
 from masquerade.families.own import mass
 from masquerade.layout import FIELDS, Kind, join
 from masquerade.masks import bidirectional, blocks, prefix
 from masquerade.text.training import train_tokenizer
-from masquerade.writing.fill import fill, fill_by
+from masquerade.writing.fill import fill, infill
 from masquerade.writing.generate import GeneratedText, generate
 from masquerade.writing.prompts import Cloze, Continue, Frame, Prefix, frame_for
 
@@ -322,14 +321,14 @@ def test_masks_inside_a_text_are_filled_as_fill_fills_them() -> None:
 
 def test_a_text_is_given_back_with_its_masks_filled() -> None:
     model, text = model_of("bert"), "北[MASK]是[MASK]都"
-    assert fill_by(model, text, "parallel").text == fill(model, text).text
-    filled = fill_by(model, text, "mask-predict", rounds=2)
+    assert infill(model, text, "parallel").text == fill(model, text).text
+    filled = infill(model, text, "mask-predict", rounds=2)
     ids = TOKENIZER.encode(text, specials=True)
-    assert [new for new, old in zip(filled.ids, ids, strict=True) if old == MASK] == filled.blanks[0].ids
+    assert [new for new, old in zip(filled.ids, ids, strict=True) if old == MASK] == filled.written[0].ids
     assert [new for new, old in zip(filled.ids, ids, strict=True) if old != MASK] == [n for n in ids if n != MASK]
     assert filled.text == TOKENIZER.decode(filled.ids)
     with pytest.raises(MasqueradeError, match="cannot write in the frame 'masks'"):
-        fill_by(model_of("gpt"), text)
+        infill(model_of("gpt"), text)
 
 
 def test_masks_of_several_texts_are_filled_in_one_batch_by_every_method() -> None:
@@ -384,7 +383,7 @@ def test_masks_are_filled_from_left_to_right_by_greedy() -> None:
     ],
 )
 def test_a_mask_that_cannot_is_refused(method: str, name: str, frame: str | None, why: str) -> None:
-    with pytest.raises(MasqueradeError, match=f"cannot write several words at once: .*{why}"):
+    with pytest.raises(MasqueradeError, match=f"cannot write several tokens at once: .*{why}"):
         generate(model_of(name), [[2, 9, 3]], method, frame=frame, max_new=4)
 
 
@@ -401,7 +400,7 @@ def test_a_causal_model_is_refused_in_a_frame_of_ones_own() -> None:
         ("blocks", {"rounds": 0}, "Nothing is written in 0 rounds"),
         ("blocks", {"size": 0}, "Blocks of 0 tokens do not exist"),
         ("diffusion", {"each": 0}, "A round that commits 0 tokens"),
-        ("diffusion", {"temperature": 0.0}, "A temperature of 0.0 cannot be drawn at"),
+        ("diffusion", {"temperature": 0.0}, "A temperature of 0.0 cannot be sampled at"),
         ("diffusion", {"schedule": "steep"}, "no schedule 'steep'; choose from linear, cosine"),
         ("diffusion", {"copies": 2}, "2 texts need as many lengths, or a temperature"),
         ("mask-predict", {"copies": 3, "lengths": [1, 2]}, "3 texts need as many lengths"),
@@ -409,13 +408,8 @@ def test_a_causal_model_is_refused_in_a_frame_of_ones_own() -> None:
         ("parallel", {"lengths": 0}, "A text of 0 words cannot be written"),
         ("parallel", {"lengths": []}, "A text of no words cannot be written"),
         ("parallel", {"lengths": [2, 4]}, "A text of 4 words does not fit where 3 can be"),
-        (
-            "parallel",
-            {"lengths": Predicted(same_for_all([1.0, 0, 0, 0, 1]))},
-            "None of the lengths that were predicted",
-        ),
-        ("parallel", {"no_repeat": 2}, "'no_repeat' and 'repetition' do not hold"),
-        ("blocks", {"repetition": 1.2}, "'no_repeat' and 'repetition' do not hold"),
+        ("parallel", {"no_repeat": 2}, "'no_repeat' and 'repetition' do not work"),
+        ("blocks", {"repetition": 1.2}, "'no_repeat' and 'repetition' do not work"),
         ("blocks", {"lengths": 2}, "'lengths' is no setting of the method 'blocks'"),
     ],
 )
@@ -424,18 +418,10 @@ def test_impossible_settings_are_told_in_a_sentence(method: str, settings: dict[
         generate(model_of("bert"), PROMPTS, method, **{"max_new": 4} | settings)
 
 
-def test_impossible_lengths_and_masks_are_told_in_a_sentence() -> None:
-    for wrong in ([], [-1.0, 2.0], [0.0, 0.0]):
-        with pytest.raises(MasqueradeError, match="Lengths are as probable as a list of numbers"):
-            same_for_all(wrong)
-    with pytest.raises(MasqueradeError, match="The 0 likeliest lengths"):
-        Predicted(same_for_all([1.0, 1.0]), 0)
-    one = Predicted(lambda model, source: torch.zeros(1, 5))
-    with pytest.raises(MasqueradeError, match="a row for each of 4 prompts, not 1"):
-        generate(model_of("bert"), PROMPTS, "parallel", lengths=one, max_new=4)
+def test_impossible_masks_are_told_in_a_sentence() -> None:
     with pytest.raises(MasqueradeError, match="has no \\[MASK\\] to fill"):
         Cloze(MASK).canvas([[CLS, 9, SEP]])
-    with pytest.raises(MasqueradeError, match="Prompt 1 has 1 \\[MASK\\]s, all to be filled"):
+    with pytest.raises(MasqueradeError, match="Prompt 1 has 1 \\[MASK\\]s, all of which are filled"):
         generate(model_of("bert"), [[CLS, MASK, SEP]], "parallel", frame="masks", max_new=3)
     with pytest.raises(MasqueradeError, match="Prompt 1 does not fit"):
         generate(model_of("bert"), [[9] * 40 + [MASK]], "parallel", frame="masks")

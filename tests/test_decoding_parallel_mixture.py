@@ -13,7 +13,7 @@ from torch import Tensor
 from masquerade import Layout, Model
 from masquerade.decoding.constraints import SpanOf
 from masquerade.decoding.mixture import linear, mixed
-from masquerade.decoding.plans import Diffusion, MaskPredict, Parallel
+from masquerade.decoding.plans import diffusion, mask_predict, parallel
 from masquerade.drawing.steps import steps
 from masquerade.errors import MasqueradeError
 from masquerade.masks import causal, prefix
@@ -118,10 +118,10 @@ def chain(model: Model, name: str, frame: str | None, prompt: list[int], words: 
 @pytest.mark.parametrize(
     "drafting",
     [
-        Parallel(copies=6),
-        Parallel(lengths=[1, 3, 5], copies=6),
-        MaskPredict(3, lengths=[2, 4, 6], copies=3),
-        Diffusion(3, temperature=1.0, seed=1, copies=4),
+        parallel(copies=6),
+        parallel(lengths=[1, 3, 5], copies=6),
+        mask_predict(3, lengths=[2, 4, 6], copies=3),
+        diffusion(3, temperature=1.0, seed=1, copies=4),
     ],
 )
 def test_drafts_are_scored_as_they_would_be_word_by_word(
@@ -146,7 +146,7 @@ def test_drafts_are_scored_as_they_would_be_word_by_word(
 def test_the_number_of_drafts_is_that_of_parallel_texts() -> None:
     model = model_of("bert")
     by_number = generate(model, PROMPTS, "rerank", drafts=5, lengths=[2, 4], copies=5, max_new=MOST)
-    by_method = generate(model, PROMPTS, "rerank", drafts=Parallel([2, 4], 5), copies=5, max_new=MOST)
+    by_method = generate(model, PROMPTS, "rerank", drafts=parallel([2, 4], 5), copies=5, max_new=MOST)
     assert texts(by_number) == texts(by_method)
     one = generate(model, PROMPTS, "rerank", drafts=1, max_new=MOST)
     assert texts(one) == texts(generate(model, PROMPTS, "parallel", max_new=MOST))
@@ -164,14 +164,18 @@ def test_a_choice_of_drafts_is_the_same_alone_in_a_batch_and_without_a_cache() -
 def test_each_prompt_is_read_once_and_all_its_drafts_in_one_pass() -> None:
     model, seen = model_of("bert"), []
     hook = model.embeddings.register_forward_pre_hook(lambda _, inputs: seen.append(tuple(inputs[1].ids.shape)))
-    generate(model, PROMPTS[:1], "rerank", drafts=Parallel(lengths=4, copies=6), max_new=MOST)
+    generate(model, PROMPTS[:1], "rerank", drafts=parallel(lengths=4, copies=6), max_new=MOST)
     hook.remove()
     assert seen == [(1, 5 + 5), (1, 5), (6, 5 + 5)]  # four words and the end; the prompt; words and masks
 
 
 def test_traces_and_streams_are_those_of_the_best_draft() -> None:
     model = model_of("bert")
-    for method, own in (("mixture", {"gamma": 0.4}), ("rerank", {"drafts": 4}), ("rerank", {"drafts": MaskPredict(3)})):
+    for method, own in (
+        ("mixture", {"gamma": 0.4}),
+        ("rerank", {"drafts": 4}),
+        ("rerank", {"drafts": mask_predict(3)}),
+    ):
         for prompt in PROMPTS:
             text = generate(model, [prompt], method, max_new=MOST, **own)[0]
             assert steps(text.trace)[-1].ids == text.ids + [SEP] * text.ended
@@ -185,7 +189,7 @@ def test_what_is_mixed_or_drafted_under_a_constraint_meets_it() -> None:
         ("mixture", {"gamma": 0.5}),
         ("mixture", {"gamma": 0.5, "beams": 3, "copies": 2}),
         ("rerank", {"drafts": 5, "copies": 3}),
-        ("rerank", {"drafts": MaskPredict(2)}),
+        ("rerank", {"drafts": mask_predict(2)}),
     ):
         for one in generate(model, PROMPTS, method, constraint=SpanOf(passage), max_new=4, **own):
             assert all(tuple(text.ids) in spans for text in all_of(one))
@@ -204,9 +208,9 @@ def test_what_is_mixed_or_drafted_under_a_constraint_meets_it() -> None:
         ("mixture", {"beams": 0}, "A search with 0 beams"),
         ("mixture", {"copies": 2}, "1 beams cannot give 2 texts"),
         ("rerank", {"drafts": 0}, "0 texts cannot be written"),
-        ("rerank", {"copies": 9}, "Of 8 drafts 9 cannot be the best"),
-        ("rerank", {"drafts": MaskPredict(2), "lengths": 3}, "'lengths' belongs to the method that writes the drafts"),
-        ("rerank", {"no_repeat": 2}, "'no_repeat' and 'repetition' do not hold"),
+        ("rerank", {"copies": 9}, "8 drafts cannot give 9 texts"),
+        ("rerank", {"drafts": mask_predict(2), "lengths": 3}, "'lengths' belongs to the method that writes the drafts"),
+        ("rerank", {"no_repeat": 2}, "'no_repeat' and 'repetition' do not work"),
     ],
 )
 def test_impossible_settings_are_told_in_a_sentence(method: str, settings: dict[str, Any], sentence: str) -> None:
@@ -217,7 +221,7 @@ def test_impossible_settings_are_told_in_a_sentence(method: str, settings: dict[
 @pytest.mark.parametrize("method", ["mixture", "rerank"])
 @pytest.mark.parametrize("name", ["gpt", "mass", "glm", "xlnet"])
 def test_a_mask_that_cannot_is_refused(method: str, name: str) -> None:
-    with pytest.raises(MasqueradeError, match="cannot write several words at once"):
+    with pytest.raises(MasqueradeError, match="cannot write several tokens at once"):
         generate(model_of(name), [[2, 9, 3]], method, max_new=4)
 
 

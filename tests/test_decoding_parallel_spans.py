@@ -12,8 +12,6 @@ from torch import Tensor
 
 from masquerade.decoding.spans import (
     SpanChoice,
-    best_spans,
-    best_spans_of,
     choose_spans,
     ends_at,
     pointers,
@@ -23,6 +21,14 @@ from masquerade.decoding.spans import (
 from masquerade.errors import MasqueradeError
 
 VOCAB, END = 7, 0
+
+
+def best_spans(logs: Tensor, passage: list[int], end: int | None, n_best: int = 1) -> list[SpanChoice]:
+    """The best spans by the log-probabilities of their tokens alone, (slots, vocab)."""
+    ids = torch.tensor(passage)
+    return choose_spans(span_scores(words_at(logs, ids, end), ends_at(logs, end)), ids, n_best)
+
+
 Spans = dict[tuple[int, ...], dict[int, float]]  # the words of a span → its starts, and the score at each
 
 
@@ -101,7 +107,8 @@ def test_copy_and_pointer_scores_are_summed_exactly(passage: list[int], slots: i
 def test_a_batch_of_passages_is_each_passage_alone(passages: list[list[int]], slots: int, seed: int) -> None:
     logs, longest = log_probs(seed, len(passages), slots, VOCAB), max(map(len, passages))
     padded = torch.tensor([passage + [-1] * (longest - len(passage)) for passage in passages])
-    together = best_spans_of(logs, padded, END, 3)
+    scores = span_scores(words_at(logs, padded, END), ends_at(logs, END))
+    together = [choose_spans(row, ids, 3) for row, ids in zip(scores, padded, strict=True)]
     assert together == [best_spans(row, passage, END, 3) for row, passage in zip(logs, passages, strict=True)]
 
 
@@ -111,10 +118,8 @@ def test_without_an_end_token_a_span_fills_all_slots() -> None:
     assert {(choice.start, choice.length) for choice in found} == {(0, 3), (1, 3)}
 
 
-def test_a_passage_without_a_word_has_no_span_and_an_empty_one_is_refused() -> None:
+def test_a_passage_without_a_word_has_no_span() -> None:
     logs = log_probs(1, 3, VOCAB)
     assert best_spans(logs, [END, END], END) == []
-    with pytest.raises(MasqueradeError, match="no span in an empty passage"):
-        best_spans(logs, [], END)
     with pytest.raises(MasqueradeError, match="The best 0 spans cannot be listed"):
         best_spans(logs, [1], END, 0)

@@ -13,7 +13,6 @@ from test_decoding_parallel import (
     MOST,
     PROMPTS,
     SEP,
-    SMALL,
     Quiet,
     all_of,
     both_ways,
@@ -22,11 +21,8 @@ from test_decoding_parallel import (
     model_of,
     texts,
 )
-from torch.nn import functional as F
 
-from masquerade.decoding.lengths import LengthHead, Predicted, same_for_all
 from masquerade.drawing.steps import steps
-from masquerade.layout import batch
 from masquerade.masks import bidirectional
 from masquerade.writing.generate import generate, stream
 
@@ -49,42 +45,6 @@ def test_the_length_beam_takes_the_length_whose_words_are_most_probable_on_avera
         assert text.score == pytest.approx(best[0], abs=1e-4)
         assert [each.score for each in all_of(text)] == sorted((t.score for t in all_of(text)), reverse=True)
         assert {commit.index for commit in text.trace} == set(range(len(text.ids)))
-
-
-def test_lengths_are_predicted_from_the_source() -> None:
-    model, head = model_of("bert"), LengthHead(SMALL["width"], 12)
-    torch.nn.init.normal_(head.classify.weight, std=2.0)
-    got = generate(model, PROMPTS, "parallel", lengths=Predicted(head), max_new=MOST)
-    for prompt, text in zip(PROMPTS, got, strict=True):
-        with torch.no_grad():
-            logs = head(model, bidirectional(prompt).batched())[0]
-        likeliest = 1 + int(logs[1:MOST].argmax())  # what fits, with the end
-        assert len(text.ids) == likeliest and text.ended
-    several = generate(model, PROMPTS, "mask-predict", lengths=Predicted(head, 3), copies=3, max_new=MOST)
-    assert all(len({len(text.ids) for text in all_of(one)}) == 3 for one in several)
-
-
-def test_a_length_head_learns_the_lengths_of_its_sources() -> None:
-    model, lengths = model_of("bert"), [3, 1, 5, 2]
-    torch.manual_seed(1)
-    head = LengthHead(SMALL["width"], 6)
-    source, optimizer = batch([bidirectional(prompt) for prompt in PROMPTS]), torch.optim.Adam(head.parameters(), 0.1)
-    for _ in range(60):
-        loss = F.nll_loss(head(model, source), torch.tensor(lengths))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    got = generate(model, PROMPTS, "parallel", lengths=Predicted(head), max_new=MOST)
-    assert [len(text.ids) for text in got] == lengths
-
-
-def test_a_given_distribution_of_lengths_is_the_same_for_all_sources() -> None:
-    model = model_of("bert")
-    lengths = Predicted(same_for_all([0.5, 0.0, 0.1, 0.4]), 2)
-    got = generate(model, PROMPTS, "parallel", lengths=lengths, copies=2, max_new=MOST)
-    assert {tuple(sorted(len(text.ids) for text in all_of(one))) for one in got} <= {(2, 3), (2, 2), (3, 3)}
-    one = generate(model, PROMPTS, "parallel", lengths=Predicted(same_for_all([0, 0, 1, 4])), max_new=MOST)
-    assert {len(text.ids) for text in one} == {3}
 
 
 # n-best, chance, streams, traces

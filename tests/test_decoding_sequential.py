@@ -228,28 +228,28 @@ def test_impossible_settings_are_told_in_a_sentence(tmp_path: Path) -> None:
         ("sample", {"temperature": -1.0}, "A temperature of -1.0 cannot"),
         ("sample", {"top_p": 0.0}, r"give top_p in \(0, 1\]"),
         ("sample", {"top_p": 1.5}, "cannot have a probability of 1.5"),
-        ("sample", {"top_k": 0}, "Of the best 0 tokens none"),
-        ("sample", {"copies": 0}, "0 texts cannot be drawn"),
-        ("greedy", {"max_new": 0}, "No text has 0 tokens"),
-        ("greedy", {"max_new": 3, "min_new": 5}, "At least 5 and at most 3"),
+        ("sample", {"top_k": 0}, "No token can be sampled from the best 0"),
+        ("sample", {"copies": 0}, "0 texts cannot be sampled"),
+        ("greedy", {"max_new": 0}, "'max_new' is 0; give at least 1"),
+        ("greedy", {"max_new": 3, "min_new": 5}, "give 0 ≤ min_new ≤ max_new"),
         ("greedy", {"repetition": 0.0}, "A repetition penalty of 0.0"),
         ("greedy", {"no_repeat": -1}, "Repeated runs of -1 tokens"),
-        ("greedy", {"batch": 0}, "Batches of 0 prompts"),
+        ("greedy", {"batch": 0}, "A batch of 0 prompts"),
         ("greedy", {"seed": 1}, "'seed' is no setting of the method 'greedy'"),
-        ("best", {}, "There is no method 'best' to write by; choose from greedy, sample, beam"),
+        ("best", {}, "There is no method 'best'; choose from greedy, sample, beam"),
     ]
     for method, settings, sentence in cases:
         with pytest.raises(MasqueradeError, match=sentence):
             generate(ours, [[5]], method, **settings)
     with pytest.raises(MasqueradeError, match="belongs to the method"):
         generate(ours, [[5]], Sample(seed=1), seed=2)
-    with pytest.raises(MasqueradeError, match="the list of prompts is empty"):
+    with pytest.raises(MasqueradeError, match="The list of prompts is empty"):
         generate(ours, [])
     with pytest.raises(MasqueradeError, match="cannot read text; give it ids"):
         generate(ours, "text")
-    with pytest.raises(MasqueradeError, match="it has no text to give"):
+    with pytest.raises(MasqueradeError, match="it has no text to stream"):
         stream(ours, [5])
-    with pytest.raises(MasqueradeError, match="a list of them"):
+    with pytest.raises(MasqueradeError, match="a list of their own"):
         generate(ours, [5, 6])  # type: ignore[list-item]
 
 

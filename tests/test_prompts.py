@@ -16,7 +16,7 @@ from masquerade.families.own import mass, palm
 from masquerade.layout import FIELDS, Kind, batch, join, visible
 from masquerade.masks import bidirectional, causal, infill, prefix, two_stream
 from masquerade.text.training import train_tokenizer
-from masquerade.writing.blanks import fill_blanks
+from masquerade.writing.fill import infill as fill_gaps
 from masquerade.writing.generate import GeneratedText, generate
 from masquerade.writing.prompts import NAMES, Blank, Continue, Decode, Frame, Prefix, frame_for
 
@@ -150,8 +150,8 @@ def test_a_mask_that_asks_stands_where_its_word_will_and_is_seen_by_nobody_befor
 def test_blanks_are_filled_from_left_to_right_each_seeing_those_before() -> None:
     model = model_of("glm")
     prompt = [2, 10, MASK, 11, MASK, 3]
-    filled = fill_blanks(model, prompt, max_new=4)
-    first, second = filled.blanks
+    filled = fill_gaps(model, prompt, max_new=4)
+    first, second = filled.written
     expected: list[int] = []
     while len(expected) < 4 and SEP not in expected:
         with torch.no_grad():
@@ -165,8 +165,6 @@ def test_blanks_are_filled_from_left_to_right_each_seeing_those_before() -> None
     assert isinstance(frame, Blank)
     with pytest.raises(MasqueradeError, match="All 2 blanks of the prompt are filled"):
         replace(frame, filled=((5,), (6,))).canvas([prompt])
-    with pytest.raises(MasqueradeError, match="does not write into blanks"):
-        fill_blanks(model_of("bert"), prompt)
 
 
 def test_the_frame_of_a_model_is_the_one_its_mask_is_made_for() -> None:
@@ -212,10 +210,10 @@ def test_texts_are_encoded_as_their_frame_wants_them() -> None:
 
 def test_what_a_model_cannot_do_is_told_in_a_sentence() -> None:
     for name, frame, sentence in (
-        ("gpt", "prefix", "cannot write in the frame 'prefix': its mask is made for continue"),
-        ("mass", "continue", "its mask is made for decode"),
-        ("glm", "decode", "its mask is made for blank"),
-        ("bert", "blank", "its mask is made for prefix or shifted or continue"),
+        ("gpt", "prefix", "cannot write in the frame 'prefix': its mask allows continue"),
+        ("mass", "continue", "its mask allows decode"),
+        ("glm", "decode", "its mask allows blank"),
+        ("bert", "blank", "its mask allows prefix or shifted or continue"),
         ("bert", "sideways", f"There is no frame 'sideways'; choose from {', '.join(NAMES)}"),
     ):
         with pytest.raises(MasqueradeError, match=sentence):
@@ -228,10 +226,10 @@ def test_what_a_model_cannot_do_is_told_in_a_sentence() -> None:
     with pytest.raises(MasqueradeError, match="came without a tokenizer"):
         generate(bare, [[5]])
     assert generate(bare, [[2, 9, 3]], frame=Prefix(CLS, SEP, MASK), max_new=2)[0].text == ""
-    with pytest.raises(MasqueradeError, match="a prompt is empty"):
+    with pytest.raises(MasqueradeError, match="A prompt is empty"):
         generate(model_of("gpt"), [[]], frame=Continue(SEP))
     for name in ("bert", "mass"):
-        with pytest.raises(MasqueradeError, match="a source is empty"):
+        with pytest.raises(MasqueradeError, match="A source is empty"):
             generate(model_of(name), [[]])
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from masquerade.checkpoints import tensorflow as tensorbundle
-from masquerade.checkpoints.tensorflow import read_bundle, unpack_snappy
+from masquerade.checkpoints.tensorflow import read_bundle
 from masquerade.errors import CheckpointError
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tensorflow"
@@ -161,67 +161,17 @@ class _AlwaysRight:
     __hash__ = None  # type: ignore[assignment]
 
 
-PACKED = bytes.fromhex(
-    "b601306d617371756572616465206d61fe0b00da0b00c4000102030405060708090a0b0c0d0e0f1011121314151617"
-    "18191a1b1c1d1e1f20212223242526276d617371756572616465"
-)
-
-
-def test_snappy_is_unpacked_as_the_snappy_library_packed_it() -> None:
-    assert unpack_snappy(PACKED) == b"masquerade " * 12 + bytes(range(40)) + b"masquerade"
-
-
-@pytest.mark.parametrize(
-    ("packed", "unpacked"),
-    [
-        (b"\x00", b""),
-        (b"\x03\x08abc", b"abc"),
-        (b"\x03\xf0\x02abc", b"abc"),  # the length in a byte of its own
-        (b"\x05\x00a\x01\x01", b"aaaaa"),  # a repeat of four, one back, that runs into itself
-        (b"\x06\x04ab\x0f\x02\x00\x00\x00", b"ababab"),  # a repeat with a distance of 32 bits
-    ],
-)
-def test_each_kind_of_snappy_piece_is_unpacked(packed: bytes, unpacked: bytes) -> None:
-    assert unpack_snappy(packed) == unpacked
-
-
-@pytest.mark.parametrize("packed", [b"", b"\x05\x08abc", b"\x03\x08ab", b"\x05\x00a\x01\x02", b"\x05\x00a\x01\x00"])
-def test_damaged_snappy_is_a_value_error(packed: bytes) -> None:
-    with pytest.raises(ValueError, match=r"packed block|past its end"):
-        unpack_snappy(packed)
-
-
-def test_an_index_with_packed_blocks_reads_the_same(bert: Path) -> None:
-    """TensorFlow can write its blocks packed, so one is made from the plain file, with new bytes only."""
-    plain, table, handles = index_of(bert).read_bytes(), bytearray(), []
-    footer = tensorbundle._Reader(plain[-48:])
+def test_a_compressed_block_is_refused_in_a_sentence(bert: Path) -> None:
+    plain = bytearray(index_of(bert).read_bytes())
+    footer = tensorbundle._Reader(bytes(plain[-48:]))
     footer.varint(), footer.varint()
-    blocks = list(tensorbundle._block_entries(tensorbundle._block(plain, footer)))
-
-    def append(contents: bytes) -> bytes:
-        stored = _varint(len(contents)) + b"\xf4" + (len(contents) - 1).to_bytes(2, "little") + contents + b"\x01"
-        handle = _varint(len(table)) + _varint(len(stored) - 1)
-        table.extend(stored + tensorbundle._masked_crc32c(stored).to_bytes(4, "little"))
-        return handle
-
-    for key, handle in blocks:
-        handles.append((key, append(tensorbundle._block(plain, tensorbundle._Reader(handle)))))
-    entries = b"".join(bytes([0, len(key), len(value)]) + key + value for key, value in handles)
-    block_list = append(entries + bytes(4) + (1).to_bytes(4, "little"))
-    table += (b"\x00\x00" + block_list).ljust(40, b"\x00") + plain[-8:]
-
-    expected = read_bundle(bert)
-    index_of(bert).write_bytes(table)
-    read = read_bundle(bert)
-    assert read.keys() == expected.keys()
-    assert all(torch.equal(read[name], tensor) for name, tensor in expected.items())
-
-
-def _varint(number: int) -> bytes:
-    out = b""
-    while number >= 0x80:
-        out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
-    return out + bytes([number])
+    start, size = footer.varint(), footer.varint()
+    plain[start + size] = 1  # the kind of the block list: snappy
+    checksum = tensorbundle._masked_crc32c(bytes(plain[start : start + size + 1]))
+    plain[start + size + 1 : start + size + 5] = checksum.to_bytes(4, "little")
+    index_of(bert).write_bytes(plain)
+    with pytest.raises(CheckpointError, match="a block is compressed"):
+        read_bundle(bert)
 
 
 def test_the_checksum_is_the_published_one() -> None:

@@ -6,7 +6,7 @@ A checkpoint called ``bert_model.ckpt`` is ``bert_model.ckpt.index``, which says
     file     = block ... block footer
     footer   = 48 bytes: handle of the meta block, handle of the block list, padding, magic: 8 bytes
     handle   = offset: varint, size: varint
-    block    = contents (of the handle's size), kind: 1 byte (0 plain, 1 snappy), checksum of both: 4 bytes
+    block    = contents (of the handle's size), kind: 1 byte (0: not compressed), checksum of both: 4 bytes
     contents = entry ... entry, restart points: uint32 each, their number: uint32
     entry    = shared: varint, added: varint, length: varint, key tail: ``added`` bytes, value: ``length`` bytes
                (the key is the first ``shared`` bytes of the key before it, followed by the tail)
@@ -188,15 +188,15 @@ class _Message:
 
 
 def _block(table: bytes, handle: _Reader) -> bytes:
-    """Return the contents of the block that the handle points at, checked and unpacked."""
+    """Return the contents of the block that the handle points at, checked."""
     reader = _Reader(table)
     reader.take(handle.varint())
     stored = reader.take(handle.varint() + 1)
     if reader.fixed(4) != _masked_crc32c(stored):
         raise ValueError("a checksum does not match")
-    if stored[-1] > 1:
-        raise ValueError("a block is packed in an unknown way")
-    return unpack_snappy(stored[:-1]) if stored[-1] == 1 else stored[:-1]
+    if stored[-1]:  # TensorFlow writes indexes uncompressed since release 1.2
+        raise ValueError("a block is compressed, which only TensorFlow before 1.2 did; save it again with a later one")
+    return stored[:-1]
 
 
 def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -209,31 +209,6 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         shared, added, length = reader.varint(), reader.varint(), reader.varint()
         key = _Reader(key).take(shared) + reader.take(added)
         yield key, reader.take(length)
-
-
-def unpack_snappy(data: bytes) -> bytes:
-    """Undo snappy: the length of the result, then pieces that are either new bytes or repeats of earlier ones.
-
-    The low two bits of a piece's first byte are its kind: 0 new bytes, 1 to 3 a repeat with a distance of 11, 16 or
-    32 bits. The other six bits are its length less one; for new bytes, 60 to 63 mean that 1 to 4 bytes hold it.
-    """
-    reader, out = _Reader(data), bytearray()
-    length = reader.varint()
-    while reader.at < len(data):
-        size, kind = divmod(reader.fixed(1), 4)
-        if kind == 0:
-            out += reader.take(1 + (reader.fixed(size - 59) if size >= 60 else size))
-            continue
-        distance = reader.fixed((1, 2, 4)[kind - 1])
-        if kind == 1:  # the six bits are shared between the distance (upper three) and the length less four
-            distance, size = distance | (size >> 3) << 8, (size & 7) + 3
-        if not 0 < distance <= len(out):
-            raise ValueError("a packed block repeats bytes that are not there")
-        for _ in range(size + 1):  # one by one, since a repeat may run on into its own output
-            out.append(out[-distance])
-    if len(out) != length:
-        raise ValueError("a packed block has the wrong length")
-    return bytes(out)
 
 
 def _masked_crc32c(data: bytes) -> int:

@@ -16,15 +16,18 @@ def fill(
     text: Annotated[str, typer.Argument(help="A text with one or more [MASK] tokens.")],
     model: AnyModel,
     top: Annotated[int, typer.Option("--top", "-k", help="Number of words to list for each [MASK].")] = 5,
+    method: Annotated[
+        str | None, typer.Option(help="Fill all [MASK] tokens, or GLM's blanks, together by a method of generate.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the [MASK] tokens of a text, all in one pass.
+    """Predict the [MASK] tokens of a text: each by itself in one pass, or together by a method.
 
     [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
     """
     from masquerade.cli.show.texts import show_filled
 
-    show_filled(model, text, top, as_json)
+    show_filled(model, text, top, method, as_json)
 
 
 _rule = partial(typer.Option, rich_help_panel="Every method")

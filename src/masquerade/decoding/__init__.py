@@ -1,1 +1,1 @@
-"""Scores to text."""
+"""From scores to text: the decoding loop, its methods and constraints."""

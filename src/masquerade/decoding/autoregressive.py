@@ -1,4 +1,4 @@
-"""One token a step: greedy, and by chance."""
+"""One token a step: greedy decoding and sampling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.constraints import State
-from masquerade.decoding.logits import Processor, draw, rng_for_text, temperature, top_k, top_p
+from masquerade.decoding.logits import Processor, any_seed, draw, rng_for_text, temperature, top_k, top_p
 from masquerade.decoding.loop import Commit, DecodingTask, Hypothesis, StepInput
 from masquerade.errors import MasqueradeError
 
@@ -19,7 +19,7 @@ Picker = Callable[[Tensor, Tensor, Rngs], Tensor]  # scores (rows, vocab), token
 
 @dataclass
 class Continuation:
-    """A text on the way, one row of the session."""
+    """A text in progress, one row of the session."""
 
     prompt: int
     state: State
@@ -31,8 +31,8 @@ class Continuation:
 
 
 class AutoregressiveDecoding:
-    """Texts that grow by one token a step until each has come to its end; those that have leave the session. A text's
-    score is its log-probability, divided by its length to the power of ``penalty``."""
+    """A run that adds one token a step to every unfinished text. The score of a text is its log-probability divided
+    by its length to the power of ``penalty``."""
 
     def __init__(self, task: DecodingTask, pick: Picker, copies: int = 1, seed: int = 0, penalty: float = 0.0) -> None:
         self.task, self.pick, self.copies, self.penalty = task, pick, copies, penalty
@@ -44,10 +44,10 @@ class AutoregressiveDecoding:
         ]
         self.live = list(self.drafts)
         self.last: Tensor | None = None  # (rows, 1), the newest token of each live text
-        self.history: Tensor | None = None  # (rows, n), what each continues and its own tokens
+        self.history: Tensor | None = None  # (rows, n), the tokens of the prompt and of the text
 
     def next_input(self) -> StepInput | None:
-        """The newest tokens, or at first the prompts, and masks for the next ones where they are asked for."""
+        """The newest tokens, in the first step the prompts; and masks for the next tokens, if the canvas has them."""
         if not self.live:
             return None
         canvas, done = self.task.session.canvas, len(self.live[0].ids)
@@ -84,7 +84,7 @@ class AutoregressiveDecoding:
         return commits
 
     def results(self) -> list[list[Hypothesis]]:
-        """The copies of each prompt, in the order in which they were drawn."""
+        """The texts of each prompt, in the order of their copies."""
         found: list[list[Hypothesis]] = [[] for _ in self.task.limits]
         for draft in self.drafts:
             ids = draft.ids[:-1] if draft.ended else draft.ids
@@ -94,13 +94,13 @@ class AutoregressiveDecoding:
 
 
 def best(scores: Tensor, history: Tensor, rngs: Rngs) -> Tensor:
-    """The best token of each row: (rows, vocab) → (rows,)"""
+    """The most probable token of each row: (rows, vocab) → (rows,)"""
     return scores.argmax(-1)
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """Always the most probable token."""
+    """Chooses the most probable token."""
 
     def start(self, task: DecodingTask) -> AutoregressiveDecoding:
         return AutoregressiveDecoding(task, best)
@@ -108,21 +108,21 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Sample:
-    """Tokens by chance, as probable as the model holds them; ``copies`` texts for each prompt."""
+    """Samples tokens by their probability; ``copies`` texts for each prompt."""
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
-    seed: int | None = None  # None: any
+    seed: int | None = None  # None: a random one
     copies: int = 1
 
     def __post_init__(self) -> None:
         if self.copies < 1:
-            raise MasqueradeError(f"{self.copies} texts cannot be drawn for a prompt; ask for at least one.")
+            raise MasqueradeError(f"{self.copies} texts cannot be sampled for a prompt; give at least one.")
         self._processors()
 
     def _processors(self) -> list[Processor]:
-        """In the usual order: temperature, the best k of them, and of these the best of probability p."""
+        """The processors in the usual order: temperature, top k, top p."""
         made = [temperature(self.temperature)]
         if self.top_k is not None:
             made.append(top_k(self.top_k))
@@ -132,11 +132,10 @@ class Sample:
 
     def start(self, task: DecodingTask) -> AutoregressiveDecoding:
         processors = self._processors()
-        seed = int(torch.randint(2**31 - 1, ())) if self.seed is None else self.seed
 
         def pick(scores: Tensor, history: Tensor, rngs: Rngs) -> Tensor:
             for processor in processors:
                 scores = processor(scores, history)
             return draw(scores, rngs)
 
-        return AutoregressiveDecoding(task, pick, self.copies, seed)
+        return AutoregressiveDecoding(task, pick, self.copies, any_seed(self.seed))

@@ -1,4 +1,4 @@
-"""Beam search: the best few beginnings of every prompt side by side, one token longer each step."""
+"""Beam search: the best unfinished texts of every prompt, extended by one token a step."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from masquerade.errors import MasqueradeError
 
 @dataclass(frozen=True)
 class Beam:
-    """The best texts that a search with so many ``beams`` finds: the ``copies`` best of them for each prompt.
+    """Beam search with ``beams`` beams, returning the ``copies`` best texts of each prompt.
 
-    A text's score is its log-probability divided by its length (the end included) to the power of ``length_penalty``;
-    above 0 that favours long texts. The search for a prompt is over when it has as many finished texts as beams and
-    ``early_stopping`` is true; or when the best beam, were it to end now, would be worse than all of them; or, with
-    ``early_stopping`` "never", when it would be so at any length. One beam is greedy.
+    The score of a text is its log-probability divided by its length (the end token included) to the power of
+    ``length_penalty``; above 0 this favours long texts. The search for a prompt ends once it has as many finished texts
+    as beams and ``early_stopping`` is true; or the best beam would, if it ended now, score worse than all of them; or,
+    with ``early_stopping`` "never", it would score worse at any length. One beam is greedy.
     """
 
     beams: int = 4
@@ -32,7 +32,7 @@ class Beam:
         if self.beams < 1:
             raise MasqueradeError(f"A search with {self.beams} beams finds nothing; give at least one.")
         if not 1 <= self.copies <= self.beams:
-            raise MasqueradeError(f"{self.beams} beams cannot give {self.copies} texts; ask for 1 to {self.beams}.")
+            raise MasqueradeError(f"{self.beams} beams cannot give {self.copies} texts; give 1 to {self.beams}.")
         if self.early_stopping not in (True, False, "never"):
             raise MasqueradeError(f"'early_stopping' is true, false or 'never', not '{self.early_stopping}'.")
 
@@ -45,7 +45,7 @@ class Beam:
 
 
 class BeamSearch:
-    """A beam search under way. Each prompt that is still searched has the same number of rows of the session."""
+    """A run of beam search. Every prompt still searched has the same number of rows in the session."""
 
     def __init__(self, task: DecodingTask, settings: Beam) -> None:
         self.task, self.settings = task, settings
@@ -57,20 +57,20 @@ class BeamSearch:
         self.states: list[State] = task.states(self.live)  # one a row
 
     def next_input(self) -> StepInput | None:
-        """The newest tokens, or at first the prompts, and masks for the next ones where they are asked for."""
+        """The newest tokens, in the first step the prompts; and masks for the next tokens, if the canvas has them."""
         if not self.live:
             return None
         canvas, done = self.task.session.canvas, self.ids.shape[1]
         return canvas.place(self.ids[:, -1:], done - 1) if done else canvas.prompt, canvas.queries(done)
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
-        """Scores (rows, 1, vocab): lengthen every beam by every token, and keep the best of all."""
+        """Scores (rows, 1, vocab): extend every beam by every token, and keep the best."""
         task, session, (prompts, beams), width = self.task, self.task.session, self.scores.shape, self.settings.beams
         done, vocab = self.ids.shape[1], scores.shape[-1]
         owners = [prompt for prompt in self.live for _ in range(beams)]
         history = torch.cat([session.canvas.before, self.ids], dim=1)
         logs = task.allowed_scores(scores[:, 0].log_softmax(-1), history, done, owners, self.states)
-        # one of each beam's tokens may be the end, so twice as many candidates leave enough to go on with
+        # one candidate of each beam may be the end token, so 2 · width candidates leave width unfinished ones
         logs, tokens = logs.topk(min(2 * width, vocab))
         total = (self.scores.view(-1, 1) + logs).view(prompts, -1)
         top, places = total.topk(min(2 * width, total.shape[1]))
@@ -95,7 +95,7 @@ class BeamSearch:
         return [found[: self.settings.copies] for found in self.found]
 
     def _finish(self, scores: Tensor, rows: Tensor, tokens: Tensor, ends: Tensor) -> None:
-        """Add the candidates that came to an end, each (prompts, width), to what was found."""
+        """Add finished candidates, each (prompts, width), to the found texts."""
         length = self.ids.shape[1] + 1
         for item, place in (ends & scores.isfinite()).nonzero().tolist():
             prompt, token = self.live[item], int(tokens[item, place])
@@ -108,7 +108,7 @@ class BeamSearch:
             del self.found[prompt][self.settings.beams :]
 
     def _over(self, item: int, running: float, done: int) -> bool:
-        """Is nothing better to be found for this prompt?"""
+        """Whether no better text can be found for this prompt."""
         prompt, settings = self.live[item], self.settings
         if running == -torch.inf:
             return True
@@ -122,10 +122,10 @@ class BeamSearch:
         return hoped <= self.found[prompt][-1].score
 
     def _go_on(self, going: list[int], running: Tensor, parent: Tensor, token: Tensor) -> None:
-        """Continue the prompts at ``going`` with their best beams: their scores, which beam each goes on from, and with
-        which token, each (prompts, beams)."""
+        """Continue the prompts at ``going`` with their best beams: their scores, the beam that each extends, and the
+        token it adds, each (prompts, beams)."""
         beams, parents = parent.shape[1], parent.tolist()
-        taken = [beams * item + child for item in going for child in _at_home(parents[item])]
+        taken = [beams * item + child for item in going for child in _in_place(parents[item])]
         order = torch.tensor(taken, dtype=torch.long, device=token.device)
         chosen = (parent + self._starts()).flatten()[order]
         tokens = token.flatten()[order]
@@ -150,9 +150,9 @@ class BeamSearch:
         return self.found[prompt][0].trace if self.found[prompt] else []
 
 
-def _at_home(parents: list[int]) -> list[int]:
-    """An order of the beams, each of which goes on from one of those before, in which as many as can be stand where
-    that one stood: what the session knows of these need not be moved."""
+def _in_place(parents: list[int]) -> list[int]:
+    """An order of the new beams in which as many as possible keep the row of the beam they extend, so that the cache
+    need not be moved; ``parents`` gives the beam that each extends."""
     first = {parent: child for child, parent in reversed(list(enumerate(parents)))}
     others = iter(child for child, parent in enumerate(parents) if first[parent] != child)
     return [first[place] if place in first else next(others) for place in range(len(parents))]

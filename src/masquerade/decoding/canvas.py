@@ -1,4 +1,4 @@
-"""A canvas: prompts laid out, and where the tokens that are written behind them will stand."""
+"""The canvas: laid-out prompts, and the layout of the tokens that are written after or into them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from torch import Tensor
 from masquerade.layout import PADDING, Kind, Layout
 from masquerade.nn.spec import Spec
 
-NO_TOKEN = -1  # the id of a token that is not there, in what a text continues
+NO_TOKEN = -1  # the id where a row has no token
 
-FORWARD = ("position", "rank", "horizon")  # what counts up along a text
-INSIDE = ("inner", "rank", "horizon")  # what counts up inside a blank, which stands in one place
+FORWARD = ("position", "rank", "horizon")  # the fields that count up along a text
+INSIDE = ("inner", "rank", "horizon")  # … and inside a blank, which has one position
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """A batch of prompts laid out, a row each, and how the tokens that are written behind them will be."""
+    """A batch of laid-out prompts, one a row, and the layout of the tokens to be written."""
 
-    prompt: Layout  # (rows, n), what the model is shown first
-    first: Layout  # (rows, 1), how the first written token is laid out
-    increments: tuple[str, ...]  # the fields that are one higher for each further token
-    before: Tensor  # (rows, h), the tokens that the writing continues, to the right; NO_TOKEN where a row has fewer
-    source: Layout | None = None  # (rows, s), what an encoder reads
-    query_kind: Kind | None = None  # the kind of the masks that ask for the next token; None: the last token is asked
-    mask: int = 0  # … and their id
-    places: Tensor | None = None  # (rows, m), where each written token stands, if not one behind another; or NO_TOKEN
+    prompt: Layout  # (rows, n), the first input of the model
+    first: Layout  # (rows, 1), the layout of the first new token
+    increments: tuple[str, ...]  # the fields that grow by one for each further token
+    before: Tensor  # (rows, h), the tokens that the text continues, padded on the left with NO_TOKEN
+    source: Layout | None = None  # (rows, s), the input of the encoder
+    query_kind: Kind | None = None  # the kind of the masks that predict the next token; None: the last token does
+    mask: int = 0  # the id of these masks
+    places: Tensor | None = None  # (rows, m), the positions of new tokens if not consecutive, or NO_TOKEN
     segment_shift: int = (
         0  # subtracted from segments under the bidirectional mask: UniLM has other segments for each mask
     )
-    known: int = 0  # the rank by which a prompt is known, where everybody sees everybody
+    known: int = 0  # the rank of the prompt under the bidirectional mask
 
     def place(self, ids: Tensor, at: int) -> Layout:
-        """Written tokens, (rows, m), the first of which is number ``at`` of what is written."""
+        """The layout of new tokens, (rows, m), the first of which is number ``at`` of the text."""
         steps = at + torch.arange(ids.shape[1], device=ids.device)
         moved = {name: getattr(self.first, name) + steps for name in self.increments}
         laid = Layout(self.first.stacked.expand(-1, -1, ids.shape[1])).replace(ids=ids, **moved)
@@ -44,15 +44,15 @@ class Canvas:
         return without(laid.replace(position=places), places == NO_TOKEN)
 
     def queries(self, at: int, count: int = 1) -> Layout | None:
-        """Masks in the places of tokens ``at`` and following, (rows, count); None where the last token is asked."""
+        """Masks for the tokens ``at`` and following, (rows, count); None if the last token predicts the next one."""
         if self.query_kind is None:
             return None
         masks = torch.full((self.first.rows, count), self.mask, device=self.first.ids.device)
         return self.place(masks, at).replace(kind=self.query_kind)
 
     def slots(self, ids: Tensor, at: int, block: int | None = None) -> Layout:
-        """Tokens that are written together, (rows, m), from number ``at`` on, and see each other: those of a block,
-        which also see the prompt and the blocks before, as PEERs; without a block, everybody sees everybody."""
+        """The layout of tokens that are written together, (rows, m), from number ``at`` on, and see each other. Those
+        of a block also see the prompt and the blocks before it; without a block, all tokens see each other."""
         laid = self.place(ids, at)
         if block is None:
             return self._open(laid)
@@ -60,12 +60,12 @@ class Canvas:
         return laid.replace(rank=rank, horizon=rank - 1, kind=Kind.PEER)
 
     def settled(self, ids: Tensor, at: int, block: int) -> Layout:
-        """The tokens of a block, (rows, m), once they are written: the blocks behind it see them."""
+        """The layout of the tokens of a finished block, (rows, m), which later blocks see."""
         rank = (self.first.rank + block).expand(ids.shape)
         return self.place(ids, at).replace(rank=rank, horizon=rank)
 
-    def around(self) -> Layout:
-        """The prompt where it sees what is written behind it or into it."""
+    def open_prompt(self) -> Layout:
+        """The layout of the prompt where it sees the new tokens."""
         return self._open(self.prompt)
 
     def _open(self, layout: Layout) -> Layout:
@@ -73,8 +73,8 @@ class Canvas:
         return layout.replace(rank=rank, horizon=horizon, segment=layout.segment - self.segment_shift * layout.real)
 
     def blocked(self, size: int) -> tuple[Canvas, Tensor]:
-        """A prompt that is continued, in blocks of ``size`` tokens as its text is; and those tokens of it, (rows, t),
-        that share a block with the first written ones and are laid out with those; NO_TOKEN where a row has fewer."""
+        """The canvas with its prompt in blocks of ``size`` tokens; and the prompt tokens, (rows, t), that share a block
+        with the first new tokens and are laid out with them, NO_TOKEN where a row has fewer."""
         length, index = self.first.position, self.prompt.position
         begin = length - length % size
         inside = self.prompt.document.masked_fill(index >= begin, PADDING)
@@ -85,7 +85,7 @@ class Canvas:
         return replace(self, prompt=prompt[: int(begin.max())], first=first), tail
 
     def select(self, rows: Tensor) -> Canvas:
-        """These rows, (m,), in this order."""
+        """The canvas of these rows, (m,), in this order."""
         source = None if self.source is None else self.source.select(rows)
         places = None if self.places is None else self.places[rows]
         prompt, first = self.prompt.select(rows), self.first.select(rows)
@@ -104,9 +104,9 @@ class Canvas:
         return [layout.row(row).ids.tolist() for row in range(layout.rows)]
 
     def room(self, spec: Spec) -> list[int]:
-        """How many tokens can be written in each row before its places or the model's positions are used up."""
+        """The number of tokens that can be written in each row: limited by its positions and those of the model."""
         writer = spec.decoder or spec
-        last = 1 if self.query_kind is None else 0  # the last token that is chosen need not be run
+        last = 1 if self.query_kind is None else 0  # the last token is never an input
         tables = {"learned": "position", "inner": "inner"}
         rooms = torch.full((self.first.rows,), torch.iinfo(torch.long).max)
         if self.places is not None:

@@ -1,5 +1,5 @@
-"""What may be written, as an automaton over the tokens: a state for each hypothesis, the tokens allowed from there, and
-the state that each of them leads to. Every method of writing can be put under one."""
+"""Constraints on generated text, as automata over tokens: a state for each hypothesis, the tokens that are allowed in
+it, and the state after each of them. Every decoding method can use one."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from torch import Tensor
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer
 
-END = -1  # stands for the end token, whichever the model has
-State = Any  # a constraint's own; None is the state of a hypothesis that is dead
+END = -1  # stands for the end token of any model
+State = Any  # defined by the constraint; None if the hypothesis cannot be continued
 
 
 class Constraint(Protocol):
-    """What a method asks of a constraint."""
+    """The interface of a constraint."""
 
-    hint: str  # what to do if it cannot be met, for the sentence that says so
+    hint: str  # the cause if it cannot be met, for the error message
 
     def start(self) -> State: ...
 
     def allowed(self, state: State, room: int) -> Tensor:
-        """The ids, (m,), that may come next where ``room`` tokens can still be written; END among them where the text
-        may end. From each of them the text can be brought to an end within the room."""
+        """The ids, (m,), allowed next if ``room`` more tokens can be written, with END where the text may end. After
+        each of them the text can be finished within the room."""
 
     def advance(self, state: State, token: int) -> State: ...
 
 
 class TokenSet:
-    """Only some tokens, in any order, for any length."""
+    """Only tokens of a set, in any order and number."""
 
     hint = "it has no tokens"
 
     def __init__(self, tokens: Iterable[int]) -> None:
         self.ids = torch.tensor(sorted({*(int(token) for token in tokens)}), dtype=torch.long)
         if not len(self.ids):
-            raise MasqueradeError("A set of no tokens allows nothing to be written; give it some.")
+            raise MasqueradeError("The set of allowed tokens is empty; give at least one token.")
         self.with_end = torch.cat([self.ids, torch.tensor([END])])
 
     def start(self) -> State:
@@ -54,7 +54,7 @@ class TokenSet:
 
 @dataclass
 class Node:
-    """A place in a trie: what may follow, whether a string ends here, and how many tokens the nearest end is away."""
+    """A node of a trie: its children, whether a string ends here, and the number of tokens to the nearest end."""
 
     next: dict[int, Node] = field(default_factory=dict)
     ends: bool = False
@@ -62,7 +62,7 @@ class Node:
 
 
 class Trie:
-    """One of a list of strings, whole."""
+    """One string of a list."""
 
     hint = "all of its strings are longer; allow more tokens"
 
@@ -76,16 +76,16 @@ class Trie:
                 node = node.next.setdefault(int(token), Node())
             node.ends = True
         if not self.root.next:
-            raise MasqueradeError("The list of allowed strings is empty, so nothing could be written; give some.")
+            raise MasqueradeError("The list of allowed strings is empty, so nothing can be written; give at least one.")
         self._measure()
 
     @staticmethod
     def of(tokenizer: Tokenizer, texts: Sequence[str]) -> Trie:
-        """The strings as texts."""
+        """The trie of the tokens of texts."""
         return Trie(tokenizer.encode_all(texts))
 
     def _measure(self) -> None:
-        """Give every node its height, the leaves first."""
+        """Set the height of every node, leaves first."""
         order, waiting = list[Node](), [self.root]
         while waiting:
             order.append(waiting.pop())
@@ -105,15 +105,15 @@ class Trie:
 
 
 class SpanOf:
-    """A piece of a passage, one token at least, word for word. The state is the set of places in the passage where
-    what is written so far ends: it is looked up once for the first token, and only shrinks from there."""
+    """A span of a passage, at least one token long. The state is the set of passage positions after the tokens written
+    so far; it is looked up for the first token and only shrinks afterwards."""
 
     hint = "the passage has no token that may be written"
 
     def __init__(self, passage: Sequence[int]) -> None:
         self.passage = [int(token) for token in passage]
         if not self.passage:
-            raise MasqueradeError("What is written cannot be a span of an empty passage; give the passage's tokens.")
+            raise MasqueradeError("The passage is empty, so it has no span; give the passage's tokens.")
         self.where: dict[int, list[int]] = {}
         for place, token in enumerate(self.passage):
             self.where.setdefault(token, []).append(place + 1)
@@ -121,7 +121,7 @@ class SpanOf:
 
     @staticmethod
     def of(tokenizer: Tokenizer, passage: str) -> SpanOf:
-        """The passage as a text."""
+        """The constraint for a passage given as text."""
         return SpanOf(tokenizer.encode(passage))
 
     def start(self) -> State:

@@ -1,4 +1,4 @@
-"""From scores to a choice: processors that change the scores of the next token, and the pickers that choose by them."""
+"""Processors that change the scores of the next token, and sampling."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Processor = Callable[[Tensor, Tensor], Tensor]  # scores (rows, vocab), tokens s
 
 
 def repetition(penalty: float) -> Processor:
-    """Make tokens that have occurred less likely: their scores are divided by the penalty, or multiplied by it if they
-    are below zero. A penalty below 1 makes them more likely."""
+    """A processor that makes tokens of the history less likely: positive scores are divided by the penalty, negative
+    ones multiplied. A penalty below 1 makes them more likely."""
     if not penalty > 0:
         raise MasqueradeError(f"A repetition penalty of {penalty} has no meaning; give a number above 0 (1 is none).")
 
@@ -31,15 +31,15 @@ def repetition(penalty: float) -> Processor:
 
 
 def no_repeat(n: int) -> Processor:
-    """Never write the same ``n`` tokens in a row a second time."""
+    """A processor that forbids n-grams of ``n`` tokens that have occurred."""
     if n < 1:
         raise MasqueradeError(f"Repeated runs of {n} tokens cannot be forbidden; the shortest run is one token.")
 
     def process(scores: Tensor, history: Tensor) -> Tensor:
         if history.shape[1] < n:
             return scores
-        runs = history.unfold(1, n, 1)  # (rows, runs, n): all that was written, n at a time
-        now = history[:, history.shape[1] - n + 1 :]  # (rows, n − 1): what the next token would complete
+        runs = history.unfold(1, n, 1)  # (rows, runs, n): all n-grams of the history
+        now = history[:, history.shape[1] - n + 1 :]  # (rows, n − 1): the beginning of the next n-gram
         again = (runs[:, :, :-1] == now[:, None]).all(-1) & (runs != NO_TOKEN).all(-1)
         rows, places = again.nonzero(as_tuple=True)
         scores = scores.clone()
@@ -50,7 +50,7 @@ def no_repeat(n: int) -> Processor:
 
 
 def forced(token: int, length: int) -> Processor:
-    """Nothing but this token where ``length`` tokens stand, at no cost: how BART ends a text that is cut off."""
+    """A processor that forces this token, with score 0, after ``length`` tokens, as BART ends truncated texts."""
 
     def process(scores: Tensor, history: Tensor) -> Tensor:
         if history.shape[1] != length:
@@ -63,16 +63,18 @@ def forced(token: int, length: int) -> Processor:
 
 
 def temperature(value: float) -> Processor:
-    """Sharpen (below 1) or flatten (above 1) the choice."""
+    """A processor that divides scores: values below 1 sharpen the distribution, above 1 flatten it."""
     if not value > 0:
-        raise MasqueradeError(f"A temperature of {value} cannot be sampled at; give one above 0, or write greedily.")
+        raise MasqueradeError(
+            f"A temperature of {value} cannot be sampled at; give one above 0, or use the method greedy."
+        )
     return lambda scores, _: scores / value
 
 
 def top_k(k: int) -> Processor:
-    """Only the ``k`` best tokens, and what is as good as the last of them."""
+    """A processor that keeps the ``k`` best tokens, and those that tie with the last of them."""
     if k < 1:
-        raise MasqueradeError(f"Of the best {k} tokens none can be drawn; give at least 1.")
+        raise MasqueradeError(f"No token can be sampled from the best {k}; give at least 1.")
 
     def process(scores: Tensor, _: Tensor) -> Tensor:
         worst = scores.topk(min(k, scores.shape[-1])).values[:, -1:]
@@ -82,7 +84,7 @@ def top_k(k: int) -> Processor:
 
 
 def top_p(p: float) -> Processor:
-    """Only the best tokens that together have a probability of ``p``; at least one."""
+    """A processor that keeps the best tokens up to a cumulative probability of ``p``; at least one."""
     if not 0 < p <= 1:
         raise MasqueradeError(f"The best tokens cannot have a probability of {p} together; give top_p in (0, 1].")
 
@@ -95,15 +97,20 @@ def top_p(p: float) -> Processor:
     return process
 
 
+def any_seed(seed: int | None) -> int:
+    """The seed, or a random one where none is given."""
+    return int(torch.randint(2**31 - 1, ())) if seed is None else seed
+
+
 def rng_for_text(seed: int, prompt: Sequence[int], copy: int) -> torch.Generator:
-    """The chance by which one text is drawn. It depends on the seed, the prompt and the number of the copy alone, so
-    that a prompt is answered alike by itself and in any batch."""
+    """The generator of one text. It depends only on the seed, the prompt and the number of the copy, so a prompt gives
+    the same texts alone and in any batch."""
     mixed = hashlib.sha256(json.dumps([seed, copy, list(prompt)]).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(mixed[:7], "little"))
 
 
 def draw(scores: Tensor, rngs: Sequence[torch.Generator]) -> Tensor:
-    """One token a row by its probability, each row by its own chance: (rows, vocab) → (rows,)"""
+    """One sampled token a row, each row with its own generator: (rows, vocab) → (rows,)"""
     shares = scores.double().softmax(-1).cumsum(-1)
     places = torch.cat([torch.rand(1, generator=rng, dtype=torch.float64) for rng in rngs])
     reached = torch.searchsorted(shares, places.to(shares.device)[:, None] * shares[:, -1:], right=True)

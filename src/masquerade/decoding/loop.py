@@ -1,7 +1,7 @@
-"""The loop: lay out the next tokens, run the network, commit some of them, until nothing is left to write.
+"""The decoding loop: lay out the next tokens, run the network, commit some tokens, until all texts are finished.
 
-Every method is a Writing: it says what to lay out, and takes the scores. One token a step is GPT, all of them at once
-is the parallel reader; the loop does not know which.
+Every method is a DecodingRun, which lays out inputs and takes scores. It may commit one token a step, as GPT, or all of
+them at once, as the parallel reader; the loop is the same.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from masquerade.nn.cache import Cache
 from masquerade.nn.model import Model
 from masquerade.nn.stack import Encoded
 
-# Tokens to show the model for good, tokens that ask, and tokens that are shown for this turn alone.
+# The input of a step: tokens that stay in the context, tokens to predict at, and perhaps tokens for this step only.
 StepInput = tuple[Layout | None, Layout | None] | tuple[Layout | None, Layout | None, Layout | None]
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A token that was written for good: for which prompt, at which step, as which token of the text."""
+    """A final token: its prompt, the step that wrote it, its index in the text, its id."""
 
     prompt: int
     step: int
@@ -40,7 +40,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What was written for a prompt: its ids without the end token, whether it came to its end, and how good it is."""
+    """A text for a prompt: its ids without the end token, its score, and whether it has an end token."""
 
     ids: list[int]
     score: float
@@ -49,23 +49,23 @@ class Hypothesis:
 
 
 class DecodingRun(Protocol):
-    """A batch of prompts being written."""
+    """A method at work on a batch of prompts."""
 
     def next_input(self) -> StepInput | None:
-        """What to run next; None when everything is written."""
+        """The next input of the network; None when all texts are finished."""
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
-        """Take the scores of what was asked, (rows, m, vocab), and say which tokens are now written."""
+        """Take the scores at the queried tokens, (rows, m, vocab); returns the tokens that are now final."""
 
     def results(self) -> list[list[Hypothesis]]:
-        """For each prompt, what was written, the best first."""
+        """The texts of each prompt, the best first."""
 
 
 class Session:
-    """What a model has been shown so far, and the only place where it is run: a row for each hypothesis.
+    """The model, its cache and the layout so far, with one row for each hypothesis. All passes run here.
 
-    Keys and values are kept from one pass to the next, which is exact where no token shown before sees a later one;
-    with ``cached`` false everything is run again each time.
+    Keys and values are cached, which is exact if no earlier token sees a later one; with ``cached`` false every pass
+    runs all tokens again.
     """
 
     @torch.inference_mode()
@@ -75,22 +75,22 @@ class Session:
         self.clear()
 
     def clear(self) -> None:
-        """Back to a row for each prompt, with nothing shown."""
+        """Reset to one row for each prompt and an empty context."""
         self.canvas, self.source = self.prompts, self.encoded
-        self.owner = torch.arange(self.canvas.first.rows, device=self.model.device)  # which prompt each row is for
+        self.owner = torch.arange(self.canvas.first.rows, device=self.model.device)  # the prompt of each row
         self.cache = Cache() if self.cached else None
-        self.shown: Layout | None = None  # without a cache, all that was kept
+        self.shown: Layout | None = None  # without a cache, the context so far
 
     @torch.inference_mode()
-    def run(self, kept: Layout | None, asked: Layout | None, around: Layout | None = None) -> Tensor:
-        """Show tokens that stay, and tokens that ask and are gone afterwards, as are those ``around`` them; what stays
-        must not see what goes.
+    def run(self, kept: Layout | None, queried: Layout | None, around: Layout | None = None) -> Tensor:
+        """Run the network on tokens that stay in the context, ``kept``, and on tokens that do not: those ``queried``
+        and those ``around`` them. Kept tokens must not see the others.
 
-        Gives the scores at each asked token, (rows, m, vocab); where nothing is asked, those at the last token of each
-        row that stays, (rows, 1, vocab).
+        Returns the scores at each queried token, (rows, m, vocab); if there are none, at the last kept token of each
+        row, (rows, 1, vocab).
         """
-        new = join([part for part in (kept, around, asked) if part is not None])
-        asks, stays = (0 if part is None else len(part) for part in (asked, kept))
+        new = join([part for part in (kept, around, queried) if part is not None])
+        queries, stays = (0 if part is None else len(part) for part in (queried, kept))
         goes = len(new) - stays
         if self.cache is not None and (stays or len(self.cache)):
             with kernels.for_tokens(new.ids.numel()):
@@ -100,25 +100,25 @@ class Session:
             whole = new if self.shown is None else join([self.shown, new])
             states = self.model.hidden(whole, source=self.source)[:, len(whole) - len(new) :]
             self.shown = whole[: len(whole) - goes] if goes < len(whole) else None
-        if asks or len(new) == 1:
-            asking = states[:, len(new) - max(asks, 1) :]
+        if queries or len(new) == 1:
+            at_queries = states[:, len(new) - max(queries, 1) :]
         else:
             last = (new.real * torch.arange(len(new), device=states.device)).argmax(-1)
-            asking = states[torch.arange(len(states), device=states.device), last][:, None]
-        return self.logits(asking, new, states)
+            at_queries = states[torch.arange(len(states), device=states.device), last][:, None]
+        return self.logits(at_queries, new, states)
 
-    def logits(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
-        """The scores at states that ask, (rows, m, width) → (rows, m, vocab); ``new`` (rows, n) is all that was shown
-        in this turn, with its states (rows, n, width)."""
-        return self.model.head("lm", asking).float()
+    def logits(self, at_queries: Tensor, new: Layout, states: Tensor) -> Tensor:
+        """The scores for the states of queried tokens, (rows, m, width) → (rows, m, vocab); ``new`` (rows, n) is the
+        whole input of this step, with its states (rows, n, width)."""
+        return self.model.head("lm", at_queries).float()
 
     @torch.inference_mode()
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows, (m,), in this order; a row may be named several times."""
+        """Keep these rows, (m,), in this order; a row may occur several times."""
         if torch.equal(rows, torch.arange(len(self.owner), device=rows.device)):
             return
         owner = self.owner[rows]
-        stays = torch.equal(owner, self.owner)  # rows change places among those of a prompt, which need not move
+        stays = torch.equal(owner, self.owner)  # rows of a prompt change places only among themselves
         if self.cache is not None:
             self.cache.select(rows, siblings=stays)
         if self.shown is not None:
@@ -132,15 +132,15 @@ class Session:
 
 @dataclass
 class DecodingTask:
-    """What is to be written, whatever the method: the session with its prompts, and the rules that hold for all."""
+    """A batch of prompts with limits, processors and constraints, independent of the method."""
 
     session: Session
     end: int | None  # the token that ends a text
-    limits: list[int]  # how many tokens may be written for each prompt, the end included
-    least: int = 0  # how many have to be written before the end
+    limits: list[int]  # the most tokens for each prompt, the end token included
+    least: int = 0  # the fewest tokens before the end token
     processors: Sequence[Processor] = ()
-    constraints: list[Constraint | None] = field(default_factory=list)  # one a prompt, or none at all
-    numbers: list[int] = field(default_factory=list)  # what prompts are called in sentences; by default 1, 2, 3 …
+    constraints: list[Constraint | None] = field(default_factory=list)  # one a prompt, or empty
+    numbers: list[int] = field(default_factory=list)  # the numbers of prompts in messages; by default 1, 2, 3 …
 
     def __post_init__(self) -> None:
         self.constraints = self.constraints or [None] * len(self.limits)
@@ -150,8 +150,7 @@ class DecodingTask:
                 continue
             if self.end is None and not isinstance(constraint, TokenSet):
                 raise MasqueradeError(
-                    "This constraint says where a text may end, but here texts have no end token; a set of tokens "
-                    "does without."
+                    "This constraint needs an end token, but the texts of this frame have none; use a TokenSet."
                 )
             if not len(self.allowed(constraint, constraint.start(), limit)):
                 raise MasqueradeError(
@@ -159,21 +158,21 @@ class DecodingTask:
                 )
 
     def states(self, owners: Sequence[int]) -> list[State]:
-        """Where the constraints of these prompts begin."""
+        """The start states of the constraints of these prompts."""
         held = (self.constraints[owner] for owner in owners)
         return [None if constraint is None else constraint.start() for constraint in held]
 
     def advance(self, owner: int, state: State, token: int) -> State:
-        """Where a prompt's constraint is after a token."""
+        """The state of a prompt's constraint after a token."""
         constraint = self.constraints[owner]
         return state if constraint is None or token == self.end else constraint.advance(state, token)
 
     def allowed_scores(
         self, scores: Tensor, history: Tensor, done: int, owners: Sequence[int], states: list[State]
     ) -> Tensor:
-        """Scores (rows, vocab) with −∞ for what may not be written next, after ``done`` tokens: under the processors,
-        the least length and the constraints. A constraint always holds; where the others leave nothing of what it
-        allows, they give way."""
+        """Scores (rows, vocab) with −∞ for tokens that are not allowed after ``done`` tokens, by the processors, the
+        least length and the constraints. Where the first two leave none of the tokens that a constraint allows, they
+        are ignored."""
         kept = scores
         for processor in self.processors:
             kept = processor(kept, history)
@@ -189,24 +188,28 @@ class DecodingTask:
             elif state is not None:
                 allowed = self.allowed(constraint, state, self.limits[owner] - done)
                 if not len(allowed):
-                    raise MasqueradeError("A constraint leaves nothing to write next; does it hold the end token?")
+                    raise MasqueradeError(
+                        "A constraint allows no next token; check whether its strings contain the end token."
+                    )
                 open_to[row, allowed.to(scores.device)] = 0
         kept = kept + open_to
         stuck = kept.isneginf().all(-1, keepdim=True)
         return torch.where(stuck, scores + open_to, kept)
 
     def allowed(self, constraint: Constraint, state: State, room: int) -> Tensor:
-        """The ids that a constraint allows, (m,), with the model's own end token, if it has one."""
+        """The ids that a constraint allows, (m,), with END replaced by the model's end token."""
         ids = constraint.allowed(state, room)
         ids = ids[ids != (END if self.end is None else self.end)]
         vocab = self.session.model.spec.vocab
         if len(ids) and int(ids.max()) >= vocab:
-            raise MasqueradeError(f"A constraint allows token {int(ids.max())}, but this model has only {vocab}.")
+            raise MasqueradeError(
+                f"A constraint allows token {int(ids.max())}, but the vocabulary of this model has {vocab}."
+            )
         return ids if self.end is None else ids.masked_fill(ids == END, self.end)
 
 
 def write(session: Session, writing: DecodingRun) -> Iterator[list[Commit]]:
-    """The one loop. Gives what each step committed."""
+    """Run the decoding loop; yields the final tokens of each step."""
     for step in count():
         turn = writing.next_input()
         if turn is None:

@@ -1,27 +1,31 @@
-"""Filling slots: [MASK]s that are asked together, committed some at a time, block after block.
+"""Masked decoding: several [MASK] slots are predicted together and committed some at a time, block after block.
 
-All parallel methods are this one. All slots in one block and one round is the parallel reader; several rounds are
-masked diffusion, or mask-predict if what was committed may be taken back; blocks of one slot are GPT.
+All parallel methods are plans of this one mechanism (see ``plans``). All slots in one block and one round is the
+parallel reader; several rounds are masked diffusion, or mask-predict if committed tokens may be revised; blocks of one
+slot are GPT. This file chooses and commits tokens; ``slots`` holds their state and lays them out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from masquerade.decoding.constraints import State, TokenSet
-from masquerade.decoding.lengths import Lengths, candidates
-from masquerade.decoding.logits import rng_for_text
+from masquerade.decoding.logits import any_seed, rng_for_text
 from masquerade.decoding.loop import Commit, DecodingTask, Hypothesis, StepInput
 from masquerade.decoding.slots import Slots, check_masks
 from masquerade.decoding.strings import best_strings, variations
 from masquerade.errors import MasqueradeError
 
-Schedule = Callable[[float], float]  # which share of a block is known after which share of its rounds; both end at 1
+Lengths = int | Sequence[int]  # in tokens, without the end token
+SCHEDULES = {  # share of the rounds that are done → share of a block's slots that are known
+    "linear": float,
+    "cosine": lambda done: 1 - math.cos(math.pi / 2 * done),
+}
 
 
 @dataclass(frozen=True)
@@ -30,32 +34,49 @@ class Plan:
 
     rounds: int = 1  # passes over a block
     size: int | None = None  # slots in a block; None: all of them
-    both_ways: bool = True  # the prompt sees the slots as well, if there is but one block
-    revise: bool = False  # what was committed may be taken back, if it turns out to be among the least certain
-    schedule: Schedule = float
-    each: int | None = None  # commit so many slots a round, instead of a schedule
+    both_ways: bool = True  # the prompt sees the slots as well, if there is only one block
+    revise: bool = False  # committed tokens are masked again if they are among the least certain
+    schedule: str = "linear"  # one of SCHEDULES
+    each: int | None = None  # slots committed in each round, instead of a schedule
     lengths: Lengths | None = None
-    temperature: float | None = None  # draw words by chance; None: the most probable ones
-    seed: int = 0
-    copies: int = 1  # texts for a prompt
-    vary: bool = False  # … of which the others are what the one pass holds next best
+    temperature: float | None = None  # of sampling; None: the most probable tokens
+    seed: int | None = None  # None: a random one
+    copies: int = 1  # texts for each prompt
+    vary: bool = False  # further copies are the next best texts of the same pass
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise MasqueradeError(f"Nothing is written in {self.rounds} rounds; give at least one.")
         if self.size is not None and self.size < 1:
             raise MasqueradeError(f"Blocks of {self.size} tokens do not exist; the smallest block is one token.")
+        if self.schedule not in SCHEDULES:
+            raise MasqueradeError(f"There is no schedule '{self.schedule}'; choose from {', '.join(SCHEDULES)}.")
         if self.each is not None and self.each < 1:
-            raise MasqueradeError(f"A round that commits {self.each} tokens comes to no end; give at least one.")
+            raise MasqueradeError(f"A round that commits {self.each} tokens never ends; give at least one.")
         if self.temperature is not None and not self.temperature > 0:
-            raise MasqueradeError(f"A temperature of {self.temperature} cannot be drawn at; give one above 0, or none.")
+            raise MasqueradeError(f"A temperature of {self.temperature} cannot be sampled at; give one above 0.")
         if self.copies < 1:
-            raise MasqueradeError(f"{self.copies} texts cannot be written for a prompt; ask for at least one.")
+            raise MasqueradeError(f"{self.copies} texts cannot be written for a prompt; give at least one.")
+
+    def start(self, task: DecodingTask) -> MaskedDecoding:
+        return MaskedDecoding(task, self)
+
+    def candidate_lengths(self, task: DecodingTask) -> list[int | None]:
+        """The lengths to try for every prompt, in tokens; [None] if the length is open."""
+        if self.lengths is None:
+            return [None]
+        room = min(task.limits) - int(task.end is not None)  # the end token takes a slot as well
+        tried = [self.lengths] if isinstance(self.lengths, int) else sorted({int(length) for length in self.lengths})
+        if not tried or tried[0] < 1:
+            raise MasqueradeError(f"A text of {tried[0] if tried else 'no'} words cannot be written; try at least one.")
+        if tried[-1] > room:
+            raise MasqueradeError(f"A text of {tried[-1]} words does not fit where {room} can be; allow more.")
+        return list(tried)
 
 
 @dataclass
 class MaskedDraft:
-    """A text on the way, one row of the session."""
+    """A text in progress, one row of the session."""
 
     prompt: int
     length: int | None
@@ -65,40 +86,38 @@ class MaskedDraft:
 
 
 class MaskedDecoding:
-    """Slots being filled: a row for each prompt, length that is tried, and copy that is drawn."""
+    """A run of masked decoding, with a row for each prompt, candidate length and sampled copy."""
 
     def __init__(self, task: DecodingTask, plan: Plan) -> None:
         check_masks(task)
         if task.processors:
             raise MasqueradeError(
-                "Words that are written at once cannot look at each other, so 'no_repeat' and 'repetition' do not hold "
-                "for them; leave those out, or write by greedy, sample or beam."
+                "'no_repeat' and 'repetition' do not work for tokens that are written at once; leave them out, or use "
+                "the method greedy, sample or beam."
             )
         self.task, self.plan, self.round = task, plan, 0
         prompts, states = task.session.canvas.prompts(), task.states(range(len(task.limits)))
-        lengths: list[list[int]] | list[list[None]] = [[None]] * len(prompts)
-        if plan.lengths is not None:
-            lengths = candidates(plan.lengths, task)
+        lengths, seed = plan.candidate_lengths(task), any_seed(plan.seed)
         draws = 1 if plan.temperature is None else plan.copies
-        if plan.copies > draws * min(len(tried) for tried in lengths) and not plan.vary:
-            raise MasqueradeError(f"{plan.copies} texts need as many lengths, or a temperature to draw them at.")
+        if plan.copies > draws * len(lengths) and not plan.vary:
+            raise MasqueradeError(f"{plan.copies} texts need as many lengths, or a temperature to sample them at.")
         self.drafts = [
-            MaskedDraft(owner, length, rng_for_text(plan.seed, prompts[owner], copy), state)
+            MaskedDraft(owner, length, rng_for_text(seed, prompts[owner], copy), state)
             for owner, state in enumerate(states)
-            for length in lengths[owner]
+            for length in lengths
             for copy in range(draws)
         ]
         owners, said = [draft.prompt for draft in self.drafts], [draft.length for draft in self.drafts]
         self.slots = Slots(task, owners, said, plan.size, plan.both_ways)
         self.found: list[list[Hypothesis]] = [[] for _ in prompts]
-        self.dead: set[int] = set()  # rows for which a constraint has nothing of their length
+        self.dead: set[int] = set()  # rows whose constraint cannot be met at their length
 
     def next_input(self) -> StepInput | None:
-        """The slots of a block, and what they look at."""
+        """The slots of the current block, and the tokens they see for the first time."""
         return self.slots.next_input() if self.drafts else None
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
-        """Scores (rows, slots of the block, vocab): a word for every open slot, and the most certain ones are kept."""
+        """Scores (rows, slots of the block, vocab): choose a token for every open slot, keep the most certain."""
         self.round += 1
         logs, slots, now = scores.log_softmax(-1), self.slots, self.slots.window
         if self.plan.vary and self.plan.copies > 1:
@@ -115,10 +134,10 @@ class MaskedDecoding:
         kept = free & (places < self._share(free.sum(1))[:, None])
         slots.known[:, now] = slots.given[:, now] | kept
         commits = self._record(missing if self.plan.revise else missing & kept, step)
-        return commits + self._leave()
+        return commits + self._finish_rows()
 
     def results(self) -> list[list[Hypothesis]]:
-        """The texts of each prompt, the best first: where lengths compete, by the mean log-probability of a word."""
+        """The texts of each prompt, the best first: with several lengths, by mean log-probability."""
         for number, texts, constraint in zip(self.task.numbers, self.found, self.task.constraints, strict=True):
             if not texts:
                 hint = "" if constraint is None else f": {constraint.hint}"
@@ -128,17 +147,17 @@ class MaskedDecoding:
         return [texts[: self.plan.copies] for texts in self.found]
 
     def _share(self, free: Tensor) -> Tensor:
-        """How many of so many slots, (rows,), are known after this round."""
+        """The number of slots known after this round, (rows,), from the number to fill, (rows,)."""
         plan, kept = self.plan, []
         for n in free.tolist():
-            rounds = plan.rounds if plan.revise else min(plan.rounds, max(n, 1))  # more could only wait
-            share = 1.0 if self.round >= rounds else plan.schedule(self.round / rounds)
+            rounds = plan.rounds if plan.revise else min(plan.rounds, max(n, 1))  # further rounds would commit nothing
+            share = 1.0 if self.round >= rounds else SCHEDULES[plan.schedule](self.round / rounds)
             known = n - math.floor(n * (1 - share) + 1e-9) if plan.each is None else plan.each * self.round
             kept.append(min(max(known, 1), n))
         return torch.tensor(kept, device=free.device)
 
     def _choose(self, logs: Tensor, scores: Tensor) -> Tensor:
-        """A word for every slot of the block, (rows, slots), by its scores (rows, slots, vocab), under the rules."""
+        """A token for every slot of the block, (rows, slots), by scores (rows, slots, vocab) under the constraints."""
         table = logs if self.plan.temperature is None else self._noisy(scores / self.plan.temperature)
         allowed, strict = self._ruled(table)
         best, chosen = strict.max(-1)
@@ -152,12 +171,12 @@ class MaskedDecoding:
             if not found:
                 self.dead.add(row)
             elif self.task.end is not None:
-                behind = [self.task.end] * (own.stop - own.start - len(found[0]))
-                chosen[row, own] = torch.tensor(found[0] + behind, device=chosen.device)
+                padding = [self.task.end] * (own.stop - own.start - len(found[0]))
+                chosen[row, own] = torch.tensor(found[0] + padding, device=chosen.device)
         return chosen
 
     def _strings(self, row: int, table: Tensor, n: int) -> list[list[int]]:
-        """The best strings for a row's slots of the block, given what is known of them, by (rows, slots, vocab)."""
+        """The ``n`` best strings for a row's slots of the block, with known slots fixed, by (rows, slots, vocab)."""
         task, slots, own, draft = self.task, self.slots, self.slots.own(row), self.drafts[row]
         known, ids = slots.known[row, slots.window][own], slots.ids[row, slots.window][own]
         certain = torch.full_like(table[row, own], -torch.inf).scatter_(1, ids[:, None], 0.0)
@@ -169,18 +188,18 @@ class MaskedDecoding:
         return best_strings(task, constraint, draft.state, open_to, room, n)
 
     def _noisy(self, scores: Tensor) -> Tensor:
-        """Scores (rows, slots, vocab) with a noise under which the best word is one drawn by its probability."""
+        """Log-probabilities plus Gumbel noise, (rows, slots, vocab), so that the greatest entry is a sample."""
         noisy, slots = scores.log_softmax(-1), self.slots
         for row, draft in enumerate(self.drafts):
             own = slots.own(row)
             if not bool(slots.known[row, slots.window][own].all()):
-                rngs = torch.rand(own.stop - own.start, scores.shape[-1], generator=draft.rng)
-                noisy[row, own] -= (-rngs.clamp(min=1e-20).log()).log().to(noisy)
+                uniform = torch.rand(own.stop - own.start, scores.shape[-1], generator=draft.rng)
+                noisy[row, own] -= (-uniform.clamp(min=1e-20).log()).log().to(noisy)
         return noisy
 
     def _ruled(self, table: Tensor) -> tuple[Tensor, Tensor]:
-        """A table (rows, slots, vocab) with −∞ for the words that a set does not have, and for an end inside a length
-        that is said; and the same with −∞ for an end that comes too early, unless nothing is left."""
+        """A table (rows, slots, vocab) with −∞ for tokens outside of a TokenSet, and for end tokens where the length is
+        given; and the same with −∞ for end tokens before the least length, unless nothing would be left."""
         task, slots, allowed = self.task, self.slots, table
         for row, draft in enumerate(self.drafts):
             constraint = task.constraints[draft.prompt]
@@ -198,7 +217,7 @@ class MaskedDecoding:
         return allowed, torch.where(strict.isneginf().all(-1, keepdim=True), allowed, strict)
 
     def _record(self, written: Tensor, step: int) -> list[Commit]:
-        """Note which slots of the block, (rows, slots), were written; gives those that are for good."""
+        """Record which slots of the block, (rows, slots), were written; returns those that are final."""
         commits, slots = [], self.slots
         ids, offset = slots.ids[:, slots.window].tolist(), (slots.offset - slots.window.start).tolist()
         for row, place in written.nonzero().tolist():
@@ -207,14 +226,13 @@ class MaskedDecoding:
             draft.trace.append(commits[-1])
         return [] if self.plan.revise else commits
 
-    def _leave(self) -> list[Commit]:
-        """Let the rows go that are written; where the block is full, the next one begins. Gives what is only now for
-        good."""
+    def _finish_rows(self) -> list[Commit]:
+        """Remove finished rows, and begin the next block if this one is full. Returns tokens that became final."""
         slots, whole, going, commits = self.slots, self.slots.whole, list[int](), list[Commit]()
         index = torch.arange(slots.ids.shape[1], device=slots.ids.device)
         first = index.where(slots.known & (slots.ids == self.task.end) & (index >= slots.offset[:, None]), len(index))
-        last = torch.minimum(first.amin(1) + 1, slots.count)  # (rows,), what is behind it is dropped
-        over = whole.long().cumprod(1).sum(1) >= last  # all is known up to there
+        last = torch.minimum(first.amin(1) + 1, slots.count)  # (rows,), later slots are dropped
+        over = whole.long().cumprod(1).sum(1) >= last  # every slot before it is known
         if self.plan.revise:
             over = over & whole[:, slots.window].all(1)
         for row, (draft, done) in enumerate(zip(self.drafts, over.tolist(), strict=True)):
@@ -240,14 +258,14 @@ class MaskedDecoding:
         return commits
 
     def _finished(self, draft: MaskedDraft, ids: list[int], log: float, said: int) -> Hypothesis:
-        """A text with its end, if it has one; ``said`` of its tokens were not the model's choice, and do not count."""
+        """The hypothesis of a row; ``said`` of its tokens were given, and do not count in its score."""
         ended = ids[-1:] == [self.task.end]
         score = log if self.plan.lengths is None else log / max(len(ids) - said, 1)
         trace = [commit for commit in draft.trace if commit.index < len(ids)]
         return Hypothesis(ids[:-1] if ended else ids, score, ended, trace)
 
     def _all_at_once(self, logs: Tensor, step: int) -> list[Commit]:
-        """The best texts of every row by one pass, log-probabilities (rows, slots, vocab)."""
+        """Finish every row with its best texts by one pass, log-probabilities (rows, slots, vocab)."""
         (allowed, strict), n = self._ruled(logs), self.plan.copies
         for row, draft in enumerate(self.drafts):
             own = self.slots.own(row)
@@ -262,7 +280,7 @@ class MaskedDecoding:
 
 
 def _without(table: Tensor, word: int, where: Tensor) -> Tensor:
-    """A table (rows, slots, vocab) with −∞ for a word at some slots, (rows, slots)."""
+    """A table (rows, slots, vocab) with −∞ for a token at some slots, (rows, slots)."""
     if not bool(where.any()):
         return table
     table = table.clone()

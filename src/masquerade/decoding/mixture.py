@@ -1,4 +1,4 @@
-"""A mixture of writing word by word and all at once, from two masks of one network."""
+"""A mixture of autoregressive and parallel probabilities, from two masks of one network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from masquerade.errors import MasqueradeError
 
 
 def linear(first: float, last: float, steps: int) -> Callable[[int], float]:
-    """A γ that goes from the first value to the last in so many steps, and stays there."""
+    """A γ that changes linearly from the first value to the last within ``steps`` tokens, and stays there."""
     _share(first)
     _share(last)
     if steps < 1:
@@ -26,11 +26,10 @@ def linear(first: float, last: float, steps: int) -> Callable[[int], float]:
 
 @dataclass(frozen=True)
 class Mixture:
-    """p = (1 − γ) · p of the next word, which sees those before it, + γ · p of the same place in one parallel pass, in
-    which all words are masks that see each other. ``gamma`` is one number, or a function of how many words there are.
+    """Beam search by p = (1 − γ) · p(token | tokens before it) + γ · p(token at this position in one parallel pass).
+    ``gamma`` is a number, or a function of the number of tokens written so far.
 
-    The other settings are those of Beam, which searches by this p; one beam is greedy. γ = 0 is that search itself,
-    γ = 1 with one beam is Parallel.
+    The other settings are those of Beam. γ = 0 is beam search; γ = 1 with one beam is ``parallel``.
     """
 
     gamma: float | Callable[[int], float] = 0.5
@@ -53,33 +52,33 @@ class Mixture:
 
 
 class MixtureDecoding:
-    """A writing whose scores are mixed with those of a parallel pass before it."""
+    """A run whose scores are mixed with those of a parallel pass before it."""
 
     def __init__(self, task: DecodingTask, writing: DecodingRun, gamma: float | Callable[[int], float]) -> None:
         self.task, self.writing, self.gamma = task, writing, gamma
         self.parallel: Tensor | None = None  # (prompts, slots, vocab), log-probabilities
 
     def next_input(self) -> StepInput | None:
-        """The parallel pass; afterwards what the writing lays out."""
+        """The input of the parallel pass; afterwards that of the other run."""
         if self.parallel is not None:
             return self.writing.next_input()
         prompts = range(len(self.task.limits))
         return Slots(self.task, prompts, [None] * len(prompts), None, both_ways=True).next_input()
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
-        """Scores (rows, slots, vocab) of the parallel pass, to begin with; then (rows, 1, vocab), and their mixture
-        goes to the writing."""
+        """Keep the scores (rows, slots, vocab) of the parallel pass; then mix them into those of the other run,
+        (rows, 1, vocab)."""
         logs = scores.log_softmax(-1)
         if self.parallel is None:
             self.parallel = logs
             return []
-        done = step - 1  # words written: one a step since the parallel pass
+        done = step - 1  # tokens written, one a step after the parallel pass
         gamma = _share(self.gamma(done) if callable(self.gamma) else self.gamma)
         at_once = self.parallel[self.task.session.owner, done][:, None]
         return self.writing.commit(mixed(logs, at_once, gamma), done)
 
     def results(self) -> list[list[Hypothesis]]:
-        """Those of the writing."""
+        """The results of the other run."""
         return self.writing.results()
 
 

@@ -1,4 +1,4 @@
-"""Drafts written all at once, and chosen by the same network reading them word by word."""
+"""Parallel drafts, scored by the same network under its autoregressive mask."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import torch
 from torch import Tensor
 
 from masquerade.decoding.canvas import NO_TOKEN, without
-from masquerade.decoding.lengths import Lengths
 from masquerade.decoding.loop import Commit, DecodingTask, Hypothesis, StepInput
-from masquerade.decoding.masked_decoding import MaskedDecoding
-from masquerade.decoding.plans import Diffusion, MaskPredict, Parallel
+from masquerade.decoding.masked_decoding import Lengths, MaskedDecoding, Plan
+from masquerade.decoding.plans import parallel
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Kind, Layout
 
 
 @dataclass(frozen=True)
 class Given:
-    """Drafts that are there already, some for each prompt, as ids without their ends."""
+    """Existing drafts, some for each prompt, as ids without end tokens."""
 
     texts: Sequence[Sequence[Sequence[int]]]
 
@@ -34,7 +33,7 @@ class Given:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A batch of prompts that is written already."""
+    """A run that is already finished."""
 
     found: list[list[Hypothesis]]
 
@@ -48,17 +47,17 @@ class FinishedRun:
         return self.found
 
 
-Drafting = Parallel | MaskPredict | Diffusion | Given
+Drafting = Plan | Given
 
 
 @dataclass(frozen=True)
 class Rerank:
-    """The best of several parallel ``drafts``: so many of Parallel, of the ``lengths`` that are said, if any; or the
-    copies of another method; or those that are given.
+    """The ``copies`` best of several ``drafts``: a number of drafts by ``parallel`` with these ``lengths``, the copies
+    of another plan, or given drafts.
 
-    All drafts are scored in one pass under the mask that writes word by word, each word asked for by a mask that sees
-    the words before it. A draft's score is its log-probability divided by its length (the end included) to the power of
-    ``length_penalty``, as a beam's is. The ``copies`` best are given.
+    All drafts are scored in one pass under the autoregressive mask, with a [MASK] for each token that sees the tokens
+    before it. The score of a draft is its log-probability divided by its length (the end token included) to the power
+    of ``length_penalty``, as in Beam.
     """
 
     drafts: int | Drafting = 8
@@ -71,17 +70,17 @@ class Rerank:
         if not isinstance(self.drafts, int) and self.lengths is not None:
             raise MasqueradeError("'lengths' belongs to the method that writes the drafts; set it where that is made.")
         if not 1 <= self.copies <= count:
-            raise MasqueradeError(f"Of {count} drafts {self.copies} cannot be the best; ask for 1 to {count} copies.")
+            raise MasqueradeError(f"{count} drafts cannot give {self.copies} texts; give 1 to {count} copies.")
 
     def _method(self) -> Drafting:
-        return Parallel(self.lengths, self.drafts) if isinstance(self.drafts, int) else self.drafts
+        return parallel(self.lengths, self.drafts) if isinstance(self.drafts, int) else self.drafts
 
     def start(self, task: DecodingTask) -> Reranking:
         return Reranking(task, self._method().start(task), self)
 
 
 class Reranking:
-    """Drafts being written, then scored."""
+    """A run that writes drafts, then scores them."""
 
     def __init__(self, task: DecodingTask, drafting: MaskedDecoding | FinishedRun, settings: Rerank) -> None:
         self.task, self.drafting, self.settings = task, drafting, settings
@@ -90,7 +89,7 @@ class Reranking:
         self.shown = self.over = False
 
     def next_input(self) -> StepInput | None:
-        """What the drafts need; then the prompts, once each; then all drafts behind them."""
+        """The inputs of the drafts; then the prompts, once each; then all drafts after them."""
         if self.over:
             return None
         if not self.drafts:
@@ -104,20 +103,20 @@ class Reranking:
         return None, *self._read()
 
     def _read(self) -> tuple[Layout, Layout]:
-        """Masks that ask for each word of the drafts, and the words: each (rows, longest)."""
+        """The tokens of the drafts, and a [MASK] for each of them: each (rows, longest)."""
         canvas, ids = self.task.session.canvas, self._ids()
         words = without(canvas.place(ids.clamp(min=0), 0), ids == NO_TOKEN)
         return words.replace(ids=canvas.mask, kind=Kind.PEER, horizon=words.rank - 1), words
 
     def _ids(self) -> Tensor:
-        """The drafts with their ends, (rows, longest); NO_TOKEN behind them."""
+        """The drafts with their ends, (rows, longest); NO_TOKEN after them."""
         texts = [[*text.ids, *([self.task.end] if text.ended else [])] for _, text in self.drafts]
         longest = max(map(len, texts))
         rows = [text + [NO_TOKEN] * (longest - len(text)) for text in texts]
         return torch.tensor(rows, device=self.task.session.owner.device)
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
-        """Scores of what is asked: (rows, m, vocab)."""
+        """Take scores (rows, m, vocab): of the drafts' run, of the prompts, or of the finished drafts."""
         if not self.drafts:
             self.drafting.commit(scores, step)
             return []

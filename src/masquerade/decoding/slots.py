@@ -1,4 +1,4 @@
-"""Slots: the places of tokens that are written together, what is known of them, and how they are laid out."""
+"""The state of masked decoding: which slots there are, which are known, and how they are laid out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from masquerade.layout import Kind, Layout
 
 
 class Slots:
-    """Slots of several rows, (rows, n), in blocks of ``size``: those of the block being written are a window on them.
+    """The slots of several rows, (rows, n), in blocks of ``size``; ``window`` is the block being written.
 
-    ``prompts`` are the prompts of the rows. A row has as many slots as its prompt's limit; or, where its length is said
-    in ``lengths``, that many and one for the end, which stands there from the first. Where a text goes on from its
-    prompt in blocks, the end of the prompt shares a block with what is written, and has slots, too.
+    ``prompts`` gives the prompt of each row. A row has as many slots as its prompt's limit; or, where ``lengths`` gives
+    its length, that many and one that holds the end token. Where a prompt is continued in blocks, its last tokens may
+    share a block with the first new ones, and then have slots as well.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class Slots:
         said = torch.tensor([length is not None for length in lengths], device=device)
         closing = int(task.end is not None)
         wanted = [task.limits[p] if n is None else n + closing for p, n in zip(prompts, lengths, strict=True)]
-        self.offset = (tail != NO_TOKEN).sum(1)  # (rows,), the slots before the first that is written
+        self.offset = (tail != NO_TOKEN).sum(1)  # (rows,), the number of slots that hold prompt tokens
         self.count = self.offset + torch.tensor(wanted, device=device)  # (rows,)
         index = torch.arange(int(self.count.max()), device=device)
         self.real = index < self.count[:, None]
-        self.given = index < self.offset[:, None]  # known from the first
+        self.given = index < self.offset[:, None]  # known from the start
         self.ids = torch.full(self.real.shape, self.session.canvas.mask, device=device)
         self.ids[:, : tail.shape[1]] = tail.where(tail != NO_TOKEN, self.session.canvas.mask)
         if task.end is not None:
             last = said[:, None] & (index == self.count[:, None] - 1)
             self.ids, self.given = self.ids.masked_fill(last, task.end), self.given | last
         self.known = self.given.clone()
-        self.logs = torch.zeros(self.real.shape, device=device)  # of the words, when they were written
+        self.logs = torch.zeros(self.real.shape, device=device)  # log-probability of each token when it was chosen
         self.size, self.block, self.fresh = size or len(index), 0, True
 
     @property
@@ -62,41 +62,41 @@ class Slots:
 
     @property
     def whole(self) -> Tensor:
-        """Which slots are known, or not there: (rows, n)"""
+        """Which slots are known or do not exist: (rows, n)"""
         return self.known | ~self.real
 
     def own(self, row: int) -> slice:
-        """The slots of the window that hold what is written in a row."""
+        """The slots of the window that hold new tokens of a row."""
         now, first, count = self.window, int(self.offset[row]), int(self.count[row])
         start = max(first - now.start, 0)
         return slice(start, max(min(count, now.stop) - now.start, start))
 
     def next_input(self) -> StepInput:
-        """The block's slots, those that are not known as masks; before its first round what it looks back at, the block
-        before or the prompts; or in every round the prompts, if these look at the slots."""
+        """The block's slots, with masks where the token is unknown. Before the first round of a block also the previous
+        block, or the prompts; in every round the prompts, if they see the slots."""
         canvas, now = self.session.canvas, self.window
         shown = self.ids[:, now].where(self.known[:, now], canvas.mask)
-        asked = self._there(canvas.slots(shown, now.start, None if self.both_ways else self.block), now)
+        asked = self._existing(canvas.slots(shown, now.start, None if self.both_ways else self.block), now)
         if self.both_ways:
-            return None, asked, canvas.around()
+            return None, asked, canvas.open_prompt()
         fresh, self.fresh = self.fresh, False
         if not fresh:
             return None, asked
         if self.block:
             past = slice(now.start - self.size, now.start)
-            return self._there(canvas.settled(self.ids[:, past], past.start, self.block - 1), past), asked
+            return self._existing(canvas.settled(self.ids[:, past], past.start, self.block - 1), past), asked
         return canvas.prompt if len(canvas.prompt) else None, asked
 
-    def _there(self, layout: Layout, where: slice) -> Layout:
-        """Without the slots that a row does not have."""
+    def _existing(self, layout: Layout, where: slice) -> Layout:
+        """The layout with padding for slots that a row does not have."""
         return without(layout, ~self.real[:, where])
 
     def next_block(self) -> None:
-        """Go on behind the block that is written."""
+        """Begin the next block."""
         self.block, self.fresh = self.block + 1, True
 
     def select(self, rows: list[int]) -> None:
-        """Go on with these rows."""
+        """Keep only these rows."""
         if len(rows) == len(self.ids):
             return
         chosen = torch.tensor(rows, dtype=torch.long, device=self.ids.device)
@@ -107,21 +107,21 @@ class Slots:
 
 
 def check_masks(task: DecodingTask) -> None:
-    """Refuse models and frames whose masks do not let several words be written at once."""
+    """Raise an error for models and frames whose masks do not allow several tokens to be written at once."""
     canvas, spec = task.session.canvas, task.session.model.spec
     if canvas.query_kind is Kind.CONTENT and spec.mask != "causal":
         return
     if canvas.source is not None:
-        why = "its decoder sees only the words before"
+        why = "its decoder is causal"
     elif canvas.query_kind is Kind.QUERY:
-        why = "its queries do not see each other"
+        why = "its query tokens do not see each other"
     elif spec.mask == "causal":
-        why = "under its causal mask a word sees only those before it"
+        why = "its mask is causal"
     elif "inner" in spec.positions:
-        why = "it writes into its blanks word by word"
+        why = "it fills its blanks one token at a time"
     else:
-        why = "this frame asks the word before instead of a [MASK]"
+        why = "this frame predicts from the previous token instead of a [MASK]"
     raise MasqueradeError(
-        f"This model cannot write several words at once: {why}; take one of BERT's kind in the frame 'prefix', "
-        "'continue' or 'masks', or write by greedy, sample or beam."
+        f"This model cannot write several tokens at once: {why}; use a BERT in the frame 'prefix', 'continue' or "
+        "'masks', or the method greedy, sample or beam."
     )

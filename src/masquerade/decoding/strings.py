@@ -1,7 +1,7 @@
-"""The best strings for a row of slots that are filled together, under a constraint or free.
+"""The best strings for slots that are filled together, with or without a constraint.
 
-A string is a list of ids, one for each slot from the first on; where it is shorter than the slots its last id is the
-end token, and it pays nothing for the slots behind.
+A string is a list of ids, one for each slot from the first on. If it is shorter than the slots, its last id is the end
+token, and the slots after it do not count.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from masquerade.decoding.spans import choose_spans, ends_at, span_scores, words_
 def best_strings(
     task: DecodingTask, constraint: Constraint, state: State, table: Tensor, room: int, n: int
 ) -> list[list[int]]:
-    """The ``n`` best strings that a constraint allows from a state on, by the sum of what the table, (slots, vocab),
-    gives their ids, exactly; fewer if it allows fewer. ``room`` is how many tokens may still be written, in these slots
-    and behind them: a string that fills all slots can go on there."""
+    """The ``n`` best strings that a constraint allows after a state, by the sum of their scores in the table, (slots,
+    vocab); fewer if it allows fewer. ``room`` is the number of tokens that may still be written, in these slots and
+    after them: a string that fills all slots may continue there."""
     if isinstance(constraint, SpanOf) and task.end is not None:
         return _spans(constraint, state, table, task.end, n)
     return _walk(task, constraint, state, table, room, n)
 
 
 def _spans(constraint: SpanOf, state: State, table: Tensor, end: int, n: int) -> list[list[int]]:
-    """Spans of the passage, or what continues those that were begun."""
+    """Spans of the passage, or continuations of the spans of the state."""
     passage = torch.tensor(constraint.passage, device=table.device)
     scores = span_scores(words_at(table, passage, end), ends_at(table, end))
     if state:
@@ -49,10 +49,10 @@ def _spans(constraint: SpanOf, state: State, table: Tensor, end: int, n: int) ->
 def _walk(
     task: DecodingTask, constraint: Constraint, state: State, table: Tensor, room: int, n: int
 ) -> list[list[int]]:
-    """From the best beginning on, always: what is complete when its turn comes is better than all that is to come,
-    since a beginning is credited with the best that its slots could still give."""
+    """Best-first search. An unfinished string is ranked by its score plus the greatest scores of its remaining slots,
+    so the first finished string taken from the queue is the best."""
     best = table.amax(-1).clamp(min=0)
-    hope = [*best.flip(0).cumsum(0).flip(0).tolist(), 0.0]  # what slots i and following can add at most
+    hope = [*best.flip(0).cumsum(0).flip(0).tolist(), 0.0]  # the most that slots i and following can add
     order, found = count(), list[list[int]]()
     waiting: list[tuple[float, int, float, list[int], State]] = [(-hope[0], next(order), 0.0, [], state)]
     while waiting and len(found) < n:
@@ -72,14 +72,14 @@ def _walk(
 
 
 def variations(table: Tensor, end: int | None, n: int) -> list[list[int]]:
-    """The best string, each slot's best id up to the first end, and the ``n`` − 1 that deviate from it at the least
-    cost, where a string that ends early is credited with the best of the slots behind it: (slots, vocab)"""
+    """The best string by a table (slots, vocab), each slot's best id up to the first end token, and the ``n`` − 1 that
+    differ from it at the least cost; slots after an end token count with their best score."""
     scores, ids = table.new_zeros(1), torch.zeros(1, 0, dtype=torch.long, device=table.device)
     over = torch.zeros(1, dtype=torch.bool, device=table.device)
     for slot in table:
         values, tokens = slot.topk(min(n, len(slot)))
         gains = values.expand(len(scores), -1).clone()
-        gains[over, 1:] = -torch.inf  # what is over can only stay as it is
+        gains[over, 1:] = -torch.inf  # a finished string has one continuation
         flat = (scores[:, None] + gains).flatten()
         scores, chosen = flat.topk(min(n, int((flat > -torch.inf).sum())))
         rows, token = chosen // len(values), tokens[chosen % len(values)]

@@ -16,7 +16,7 @@ from masquerade.decoding.canvas import Canvas
 from masquerade.decoding.constraints import Constraint, SpanOf
 from masquerade.decoding.loop import DecodingTask, Hypothesis, Session, write
 from masquerade.decoding.mixture import Mixture
-from masquerade.decoding.plans import Blocks, Parallel
+from masquerade.decoding.plans import blocks, parallel
 from masquerade.decoding.rerank import Given, Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout
@@ -28,8 +28,8 @@ BEAMS, DRAFTS, BLOCK, GAMMA = 4, 8, 4, 0.5
 Pair = tuple[Sequence[int], Sequence[int]]  # the ids of a question and of a passage
 
 DECODERS: dict[str, Callable[[int], Method]] = {  # from the number of answers; their scores are log-probabilities
-    "parallel": lambda copies: Parallel(copies=copies),
-    "blocks": lambda copies: Blocks(BLOCK),
+    "parallel": lambda copies: parallel(copies=copies),
+    "blocks": lambda copies: blocks(BLOCK),
     "autoregressive": lambda copies: Beam(max(BEAMS, copies), length_penalty=0.0, copies=copies),
     "rerank": lambda copies: Rerank(max(DRAFTS, copies), length_penalty=0.0, copies=copies),
     "mixture": lambda copies: Mixture(GAMMA, max(BEAMS, copies), length_penalty=0.0, copies=copies),
@@ -44,7 +44,7 @@ class CopySession(Session):
         self.sizes, self.words = sizes, words
         super().__init__(model, canvas, cached)
 
-    def logits(self, asking: Tensor, new: Layout, states: Tensor) -> Tensor:
+    def logits(self, at_queries: Tensor, new: Layout, states: Tensor) -> Tensor:
         """Log-probabilities of tokens: states (rows, m, width) → (rows, m, vocab)"""
         read = new.real & (new.position >= self.sizes.start)
         if read.any():  # the passage: once with a cache, else in every pass
@@ -52,11 +52,11 @@ class CopySession(Session):
             self.row = torch.zeros(self.prompts.first.rows, dtype=torch.long, device=states.device)  # of each prompt
             self.row[self.owner] = torch.arange(len(states), device=states.device)
         states, read, ids = (each[self.row[self.owner]] for each in self.passages)
-        places = self.model.copy_scores(asking, states).float().masked_fill(~read[:, None], -torch.inf).softmax(-1)
-        found = torch.zeros(*asking.shape[:2], self.model.spec.vocab, device=places.device)
+        places = self.model.copy_scores(at_queries, states).float().masked_fill(~read[:, None], -torch.inf).softmax(-1)
+        found = torch.zeros(*at_queries.shape[:2], self.model.spec.vocab, device=places.device)
         found.scatter_add_(-1, ids[:, None].expand_as(places), places)
         if self.words:
-            found = torch.lerp(found, self.model.head("lm", asking).float().softmax(-1), self.words)
+            found = torch.lerp(found, self.model.head("lm", at_queries).float().softmax(-1), self.words)
         return found.clamp(min=1e-30).log()
 
 

@@ -1,1 +1,1 @@
-"""Writing, and how well a language model predicts what others wrote."""
+"""Text generation, and measures of how well a language model predicts a text."""

@@ -1,8 +1,8 @@
-"""Filling [MASK]s: each by itself in one parallel step, or together, by any method."""
+"""Filling [MASK]s and blanks: each [MASK] by itself in one pass, or together by any decoding method."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,14 +10,13 @@ import torch
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
-from masquerade.writing.blanks import Infilled
-from masquerade.writing.generate import Method, Prompt, encode, generate
-from masquerade.writing.prompts import Cloze, frame_for
+from masquerade.writing.generate import GeneratedText, Method, Prompt, encode, generate
+from masquerade.writing.prompts import Blank, Cloze, frame_for
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A word for a [MASK], and how probable the model holds it."""
+    """A token for a [MASK], and its probability."""
 
     word: str
     id: int
@@ -28,13 +27,22 @@ class Guess:
 class Filled:
     """A text with its [MASK]s filled."""
 
-    text: str  # with the best word in every [MASK], as the tokenizer spells it
-    guesses: list[list[Guess]]  # for each [MASK] from left to right, the best words first
+    text: str  # with the most probable token in every [MASK], as the tokenizer spells it
+    guesses: list[list[Guess]]  # for each [MASK] from left to right, the most probable tokens first
+
+
+@dataclass(frozen=True)
+class Infilled:
+    """A text with its [MASK]s or blanks filled, and the texts that were written into it, from left to right."""
+
+    text: str
+    ids: list[int]
+    written: list[GeneratedText]  # one for each blank; one for all [MASK]s together
 
 
 @torch.inference_mode()
 def fill(model: Model, text: str, top: int = 5) -> Filled:
-    """Fill each [MASK] of the text by itself, and list the ``top`` most probable words for it."""
+    """The text with each [MASK] filled by itself, and the ``top`` most probable tokens for each."""
     tokenizer = model.tokenizer
     if top < 1:
         raise MasqueradeError(f"The best {top} words cannot be listed; ask for at least one.")
@@ -51,14 +59,22 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
     return Filled(tokenizer.decode(layout.ids.masked_scatter(masks, ids[:, 0]).tolist()), guesses)
 
 
-def fill_by(model: Model, prompt: Prompt, method: str | Method = "mask-predict", **settings: Any) -> Infilled:
-    """Fill the [MASK]s of a prompt with words that suit each other, by any method of ``generate`` with its settings: in
-    rounds, in blocks, from left to right."""
-    frame = frame_for(model, "masks")
-    if not isinstance(frame, Cloze):
-        raise TypeError("the frame 'masks' is a Cloze")
-    ids = encode(model, frame, [prompt])[0]
-    written = generate(model, [ids], method, frame=frame, **settings)[0]
-    words = iter(written.ids)
-    whole = [next(words) if number == frame.mask else number for number in ids]
-    return Infilled("" if not model.has_tokenizer else model.tokenizer.decode(whole), whole, [written])
+def infill(model: Model, prompt: Prompt, method: str | Method = "greedy", **settings: Any) -> Infilled:
+    """The prompt with its gaps filled by a method of ``generate``, with its settings. GLM writes texts of any length
+    into its blanks, from left to right; other models write one token for each [MASK]."""
+    frame = frame_for(model)
+    if isinstance(frame, Blank):
+        ids, places = frame.context(encode(model, frame, [prompt])[0])
+        written: list[GeneratedText] = []
+        for _ in places:  # each blank sees the texts in those before it
+            now = replace(frame, filled=tuple(tuple(each.ids) for each in written))
+            written += generate(model, [ids], method, frame=now, **settings)
+        pieces = {place: each.ids for place, each in zip(places, written, strict=True)}
+    else:
+        cloze = frame_for(model, "masks")
+        ids = encode(model, cloze, [prompt])[0]
+        written = generate(model, [ids], method, frame=cloze, **settings)
+        places = [place for place, number in enumerate(ids) if isinstance(cloze, Cloze) and number == cloze.mask]
+        pieces = {place: [number] for place, number in zip(places, written[0].ids, strict=True)}
+    whole = [number for place, token in enumerate(ids) for number in pieces.get(place, [token])]
+    return Infilled(model.tokenizer.decode(whole) if model.has_tokenizer else "", whole, written)

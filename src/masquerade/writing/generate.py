@@ -1,4 +1,4 @@
-"""Writing: prompts in, texts out, by any method."""
+"""Text generation: from prompts to texts, by any decoding method."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from masquerade.decoding.constraints import Constraint
 from masquerade.decoding.logits import Processor, forced, no_repeat, repetition
 from masquerade.decoding.loop import Commit, DecodingRun, DecodingTask, Hypothesis, Session, write
 from masquerade.decoding.mixture import Mixture
-from masquerade.decoding.plans import Blocks, Diffusion, MaskPredict, Parallel
+from masquerade.decoding.plans import blocks, diffusion, mask_predict, parallel
 from masquerade.decoding.rerank import Rerank
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.writing.prompts import Frame, Ids, frame_for
 
 Prompt = str | Ids
-USUAL = 64  # tokens written where nobody says how many
+USUAL = 64  # the most tokens written if no number is given
 
 
 class Method(Protocol):
-    """A way of writing, with its settings."""
+    """A decoding method with its settings."""
 
     def start(self, task: DecodingTask) -> DecodingRun: ...
 
@@ -36,10 +36,10 @@ DECODING_METHODS: dict[str, Callable[..., Method]] = {
     "greedy": Greedy,
     "sample": Sample,
     "beam": Beam,
-    "parallel": Parallel,
-    "mask-predict": MaskPredict,
-    "diffusion": Diffusion,
-    "blocks": Blocks,
+    "parallel": parallel,
+    "mask-predict": mask_predict,
+    "diffusion": diffusion,
+    "blocks": blocks,
     "mixture": Mixture,
     "rerank": Rerank,
 }
@@ -47,35 +47,37 @@ DECODING_METHODS: dict[str, Callable[..., Method]] = {
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """What a model wrote for a prompt."""
+    """A text that a model generated for a prompt."""
 
     text: str  # empty where the model has no tokenizer
     ids: list[int]  # without the end token
-    score: float  # its log-probability; where lengths compete, as in a beam, divided by a power of its length
-    ended: bool  # it came to its end, and was not cut off
-    trace: list[Commit]  # which token was written at which step
-    alternatives: list[GeneratedText]  # what else was written for the prompt, where several texts were asked for
+    score: float  # its log-probability; in beam search divided by a power of its length
+    ended: bool  # it has an end token, and was not truncated
+    trace: list[Commit]  # the step that wrote each token
+    alternatives: list[GeneratedText]  # the other texts for the prompt, if copies > 1
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for whatever is written, by whichever method."""
+    """Rules for all methods."""
 
-    max_new: int | None = None  # how many tokens at most, the end included; None: 64 or min_new, or as many as fit
-    min_new: int = 0  # how many tokens at least before the end
-    no_repeat: int = 0  # no run of so many tokens twice; 0: repeat at will
-    repetition: float = 1.0  # how much less likely tokens are that have occurred
-    constraint: Constraint | Sequence[Constraint] | None = None  # for all prompts, or one each
+    max_new: int | None = None  # the most tokens, the end token included; None: 64 or min_new, or as many as fit
+    min_new: int = 0  # the fewest tokens before the end token
+    no_repeat: int = 0  # forbid n-grams of this length to occur twice; 0: allow all
+    repetition: float = 1.0  # penalty for tokens that have occurred; 1: none
+    constraint: Constraint | Sequence[Constraint] | None = None  # one for all prompts, or one for each
 
     def __post_init__(self) -> None:
         if self.max_new is not None and self.max_new < 1:
-            raise MasqueradeError(f"No text has {self.max_new} tokens; let 'max_new' be at least 1.")
+            raise MasqueradeError(f"'max_new' is {self.max_new}; give at least 1.")
         if self.min_new < 0 or (self.max_new is not None and self.min_new > self.max_new):
-            raise MasqueradeError(f"At least {self.min_new} and at most {self.max_new} tokens is no length of a text.")
+            raise MasqueradeError(
+                f"'min_new' is {self.min_new} and 'max_new' {self.max_new}; give 0 ≤ min_new ≤ max_new."
+            )
         self.processors()
 
     def processors(self) -> list[Processor]:
-        """The rules that change scores."""
+        """The processors for these rules."""
         made = [repetition(self.repetition)] if self.repetition != 1.0 else []
         return [*made, no_repeat(self.no_repeat)] if self.no_repeat != 0 else made
 
@@ -85,7 +87,7 @@ class Rules:
             return [self.constraint] * prompts
         if len(self.constraint) != prompts:
             raise MasqueradeError(
-                f"There are {len(self.constraint)} constraints for {prompts} prompts; give one for all, or one each."
+                f"There are {len(self.constraint)} constraints for {prompts} prompts; give one, or one for each."
             )
         return list(self.constraint)
 
@@ -101,11 +103,11 @@ def generate(
     batch: int = 32,
     **settings: Any,
 ) -> list[GeneratedText]:
-    """What the model writes for each prompt, a text or ids; ``batch`` of them are written at a time.
+    """The text generated for each prompt, given as text or ids; ``batch`` prompts are decoded at a time.
 
     The settings are those of the Rules (max_new, min_new, no_repeat, repetition, constraint) and those of the method:
     of "sample" temperature, top_k, top_p, seed and copies; of "beam" beams, length_penalty, early_stopping and copies;
-    of the parallel ones rounds, lengths, size and more: see the classes in DECODING_METHODS.
+    of the parallel ones rounds, lengths, size and more: see DECODING_METHODS.
     """
     return list(one_by_one(model, prompts, method, frame=frame, rules=rules, cache=cache, batch=batch, **settings))
 
@@ -122,20 +124,20 @@ def one_by_one(
     together: int | None = None,
     **settings: Any,
 ) -> Iterator[GeneratedText]:
-    """What ``generate`` gives, in the order of the prompts, as soon as it is there: so many prompts are written
-    ``together``, in batches of like length, before the first of them is given. None: all of them."""
+    """The texts of ``generate``, one by one in the order of the prompts. ``together`` prompts (None: all) are decoded
+    before the first of them is returned, in batches of similar length."""
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
     ids = encode(model, frame, prompts)
     constraints = rules.constraints(len(ids))
     if batch < 1:
-        raise MasqueradeError(f"Batches of {batch} prompts write nothing; give at least 1.")
+        raise MasqueradeError(f"A batch of {batch} prompts is empty; give at least 1.")
     together = together or len(ids)
     for begin in range(0, len(ids), together):
         some = range(begin, min(begin + together, len(ids)))
-        order = sorted(some, key=lambda number: len(ids[number]))  # prompts of a length waste no padding
+        order = sorted(some, key=lambda number: len(ids[number]))  # similar lengths need little padding
         written: dict[int, GeneratedText] = {}
-        with _reading(model):
+        with _evaluating(model):
             for start in range(0, len(order), batch):
                 chosen = order[start : start + batch]
                 task = _task(model, frame, [ids[number] for number in chosen], rules, cache, chosen, constraints)
@@ -144,7 +146,7 @@ def one_by_one(
                 for _ in write(task.session, writing):
                     pass
                 for number, continued, found in zip(chosen, before, writing.results(), strict=True):
-                    written[number] = _written(model, number, continued, found)
+                    written[number] = _generated(model, number, continued, found)
         yield from (written[number] for number in some)
 
 
@@ -158,19 +160,19 @@ def stream(
     cache: bool = True,
     **settings: Any,
 ) -> Iterator[str]:
-    """The text for one prompt, piece by piece as it is written; the settings are those of ``generate``.
+    """The text for one prompt in pieces as it is generated; the settings are those of ``generate``.
 
-    Only what can no longer change is given: a character whose bytes are spread over several tokens comes whole, and
-    tokens that are written out of order wait for those before them.
+    Only final text is returned: a character of several tokens comes whole, and a token that is written out of order
+    waits for the tokens before it.
     """
     way, rules = _settled(method, rules, settings)
     frame = frame_for(model, frame) if frame is None or isinstance(frame, str) else frame
     ids = encode(model, frame, [prompt])
     if not model.has_tokenizer:
-        raise MasqueradeError("This model came without a tokenizer, so it has no text to give; use generate.")
+        raise MasqueradeError("This model came without a tokenizer, so it has no text to stream; use generate.")
     if getattr(way, "copies", 1) > 1:
-        raise MasqueradeError("A stream is one text, but several copies are asked for; use generate.")
-    with _reading(model):
+        raise MasqueradeError("A stream is one text, but 'copies' is above 1; use generate.")
+    with _evaluating(model):
         task = _task(model, frame, ids, rules, cache, [0], rules.constraints(1))
     return _pieces(model, way, task)
 
@@ -178,12 +180,12 @@ def stream(
 def _pieces(model: Model, way: Method, task: DecodingTask) -> Iterator[str]:
     before, writing, given = _before(task.session.canvas)[0], way.start(task), ""
     known: dict[int, int] = {}
-    with _reading(model):
+    with _evaluating(model):
         for commits in write(task.session, writing):
             known |= {commit.index: commit.id for commit in commits}
             ready = (known[index] for index in takewhile(known.__contains__, count()))
             text = _text(model, before, list(takewhile(lambda number: number != task.end, ready)))
-            text = text.rstrip("\ufffd")  # what a decoder shows for bytes that are no character yet
+            text = text.rstrip("\ufffd")  # bytes of an incomplete character
             if len(text) > len(given):
                 yield text[len(given) :]
                 given = text
@@ -193,8 +195,8 @@ def _pieces(model: Model, way: Method, task: DecodingTask) -> Iterator[str]:
 
 
 @contextmanager
-def _reading(model: Model) -> Iterator[None]:
-    """The model without its dropout."""
+def _evaluating(model: Model) -> Iterator[None]:
+    """The model in evaluation mode, without dropout."""
     training = model.training
     model.eval()
     try:
@@ -204,7 +206,7 @@ def _reading(model: Model) -> Iterator[None]:
 
 
 def _settled(method: str | Method, rules: Rules | None, settings: Mapping[str, Any]) -> tuple[Method, Rules]:
-    """The method and the rules that the settings say, each taking what is its own."""
+    """The method and the rules with these settings."""
     ruled = {each.name for each in fields(Rules)}
     own = {name: value for name, value in settings.items() if name not in ruled}
     rules = replace(rules or Rules(), **{name: value for name, value in settings.items() if name in ruled})
@@ -213,7 +215,7 @@ def _settled(method: str | Method, rules: Rules | None, settings: Mapping[str, A
             raise MasqueradeError(f"'{min(own)}' belongs to the method; set it where the method is made.")
         return method, rules
     if method not in DECODING_METHODS:
-        raise MasqueradeError(f"There is no method '{method}' to write by; choose from {', '.join(DECODING_METHODS)}.")
+        raise MasqueradeError(f"There is no method '{method}'; choose from {', '.join(DECODING_METHODS)}.")
     known = [*signature(DECODING_METHODS[method]).parameters, *sorted(ruled)]
     if unknown := own.keys() - known:
         raise MasqueradeError(f"'{min(unknown)}' is no setting of the method '{method}'; it has {', '.join(known)}.")
@@ -224,12 +226,12 @@ def encode(model: Model, frame: Frame, prompts: str | Sequence[Prompt]) -> list[
     """The ids of every prompt."""
     given = [prompts] if isinstance(prompts, str) else list(prompts)
     if not given:
-        raise MasqueradeError("There is nothing to write for: the list of prompts is empty.")
+        raise MasqueradeError("The list of prompts is empty; give at least one.")
     found = []
     for prompt in given:
         if isinstance(prompt, int):
             raise MasqueradeError(
-                "Every prompt is a text or a list of ids; put the ids of a single one into a list of them."
+                "A prompt is a text or a list of ids, not one id; put the ids of a prompt into a list of their own."
             )
         if not isinstance(prompt, str):
             found.append([int(number) for number in prompt])
@@ -257,7 +259,9 @@ def _task(
             raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
         if canvas.places is not None:
             if rules.max_new not in (None, room):
-                raise MasqueradeError(f"Prompt {number + 1} has {room} [MASK]s, all to be filled; leave 'max_new' out.")
+                raise MasqueradeError(
+                    f"Prompt {number + 1} has {room} [MASK]s, all of which are filled; leave 'max_new' out."
+                )
             limits.append(room)
             continue
         asked = rules.min_new if rules.max_new is None else rules.max_new
@@ -276,12 +280,12 @@ def _task(
 
 
 def _before(canvas: Canvas) -> list[list[int]]:
-    """The tokens that each text continues."""
+    """The tokens that each text continues, without padding."""
     return [[number for number in row if number != NO_TOKEN] for row in canvas.before.tolist()]
 
 
-def _written(model: Model, prompt: int, before: list[int], found: Sequence[Hypothesis]) -> GeneratedText:
-    """What was found for the prompt of that number."""
+def _generated(model: Model, prompt: int, before: list[int], found: Sequence[Hypothesis]) -> GeneratedText:
+    """The generated text of a prompt, from its hypotheses."""
     texts = []
     for each in found:
         trace = [replace(commit, prompt=prompt) for commit in each.trace]
@@ -290,7 +294,7 @@ def _written(model: Model, prompt: int, before: list[int], found: Sequence[Hypot
 
 
 def _text(model: Model, before: list[int], ids: list[int]) -> str:
-    """What is written as text; behind what it continues, so that the space between them is not lost."""
+    """The ids as text, decoded after the tokens they continue, so that a space between them is kept."""
     if not model.has_tokenizer:
         return ""
     opening, whole = model.tokenizer.decode(before), model.tokenizer.decode([*before, *ids])

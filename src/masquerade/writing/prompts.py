@@ -1,8 +1,8 @@
-"""Frames: where a model puts what it writes.
+"""Frames: how a prompt is laid out, and where new tokens are placed.
 
-A model continues a text, answers a source behind it, fills a blank or writes with a decoder of its own; in all of them
-the next token is laid out like the one before, with some of its fields one higher. So a frame is a constructor, as a
-mask is: it makes a Canvas, which is data, and the decoding loop knows nothing of families.
+A model continues the prompt, writes a target after a source, fills a blank, or writes with a decoder. In each case the
+next token is laid out as the one before, with some fields one higher. A frame turns prompts into a Canvas, so that the
+decoding loop does not depend on families.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ Ids = Sequence[int]
 
 
 class Frame(Protocol):
-    """How prompts become a Canvas. Texts are encoded with the special tokens that the frame wants around them; ids are
-    taken as they are."""
+    """Turns prompts into a Canvas. Texts are encoded with the frame's special tokens; ids are used as they are."""
 
     @property
     def end(self) -> int | None:
-        """The token that ends what is written."""
+        """The token that ends a text."""
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]: ...
 
@@ -41,17 +40,17 @@ class Frame(Protocol):
 
 @dataclass(frozen=True)
 class Continue:
-    """The prompt is a text, and what is written goes on from there, from left to right: GPT-2, Transformer-XL; and
-    XLNet, which asks for the next word with a QUERY in its place."""
+    """The text continues the prompt from left to right: GPT-2, Transformer-XL; XLNet, predicting at a
+    QUERY; and BERT, predicting at a [MASK]."""
 
     end: int | None
-    begin: int | None = None  # what stands for an empty prompt
+    begin: int | None = None  # the prompt in place of an empty one
     query_kind: Kind | None = None
     mask: int = 0
     segment: int = 0
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
-        """The text as the tokenizer begins one, left open at its end."""
+        """The ids with the tokenizer's special token before the text, and none after it."""
         opening = tokenizer.encode("", specials=True)[:1]
         return [*(opening if opening == [tokenizer.specials.get("cls")] else []), *tokenizer.encode(text)]
 
@@ -59,7 +58,7 @@ class Continue:
         if self.begin is not None:
             prompts = [ids if len(ids) else [self.begin] for ids in prompts]
         if not all(len(ids) for ids in prompts):
-            raise MasqueradeError("There is nothing to continue: a prompt is empty, and the model has no begin token.")
+            raise MasqueradeError("A prompt is empty, and the model has no begin token; give at least one token.")
         prompt = batch([causal(ids).replace(segment=self.segment) for ids in prompts])
         first = _first([len(ids) for ids in prompts], segment=self.segment)
         first = first.replace(rank=first.position, horizon=first.position)
@@ -71,14 +70,14 @@ class Continue:
 
 @dataclass(frozen=True)
 class Prefix:
-    """The prompt is a source, [CLS] source [SEP], which sees itself; what is written stands behind it in a segment of
-    its own: UniLM, or any BERT trained under the ``prefix`` mask. The next word is asked of a [MASK] in its place,
-    which the word then takes (UniLM), or without ``mask`` of the word before it (bert4keras)."""
+    """The prompt is a source, [CLS] source [SEP], which sees only itself; the text follows it in a segment of its own:
+    UniLM, or any BERT trained with the ``prefix`` mask. The next token is predicted at a [MASK] at its position
+    (UniLM), or without ``mask`` at the previous token (bert4keras)."""
 
     cls: int
     sep: int
     mask: int | None
-    segments: tuple[int, int] = (0, 1)  # of the source, and of what is written
+    segments: tuple[int, int] = (0, 1)  # of the source, and of the text
 
     @property
     def end(self) -> int:
@@ -89,7 +88,7 @@ class Prefix:
 
     def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         if not all(len(ids) for ids in prompts):
-            raise MasqueradeError("There is nothing to write from: a source is empty; it needs its [CLS] at least.")
+            raise MasqueradeError("A source is empty; give at least its [CLS].")
         prompt = batch([prefix_mask(ids, []).replace(segment=self.segments[0]) for ids in prompts])
         first = _first([len(ids) for ids in prompts], segment=self.segments[1], rank=1, horizon=1)
         asking, before = None if self.mask is None else Kind.CONTENT, _before([[]] * len(prompts))
@@ -100,11 +99,11 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Cloze:
-    """The prompt is a text with [MASK]s in it, and what is written stands in their places, a word in each: BERT. The
-    text counts as known before the words are; nothing else distinguishes them."""
+    """The prompt has [MASK]s, and each is replaced by one token: BERT. Tokens of the prompt have a lower rank than the
+    new ones; nothing else distinguishes them."""
 
     mask: int
-    end: int | None = None  # there is none: a text has as many words as [MASK]s
+    end: int | None = None  # none: the number of tokens is that of the [MASK]s
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, specials=True)
@@ -130,21 +129,21 @@ class Cloze:
 
 @dataclass(frozen=True)
 class Blank:
-    """The prompt is a text with a blank, a mask token; what is written fills it, laid out behind the text: GLM. Where
-    the prompt has no mask, one is put at its end. Of several blanks the first is filled; or, if ``filled`` has what was
-    written into some of them, the next one, which sees that."""
+    """The prompt has a blank, a mask token, and the text fills it, laid out after the prompt: GLM. A prompt without a
+    mask token gets one at its end. Of several blanks the first is filled; or, if ``filled`` holds the texts of some,
+    the next one, which sees those texts."""
 
-    masks: tuple[int, ...]  # the tokens that are blanks; the last of them is the one that is put at the end
+    masks: tuple[int, ...]  # the tokens that are blanks; the last is used for a blank at the end
     start: int
     end: int
-    closing: int | None = None  # what may close a prompt: a blank that is put at the end goes before it
+    closing: int | None = None  # the last token of a prompt, before which a blank at the end is inserted
     filled: tuple[tuple[int, ...], ...] = ()
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, specials=True)
 
     def context(self, ids: Ids) -> tuple[list[int], list[int]]:
-        """A prompt with a blank in it, and the places of its blanks."""
+        """The prompt, with a blank if it had none, and the indices of its blanks."""
         context = list(ids)
         if not set(self.masks) & set(context):
             context.insert(len(context) - (context[-1:] == [self.closing]), self.masks[-1])
@@ -156,7 +155,7 @@ class Blank:
             context, blanks = self.context(ids)
             if len(blanks) <= len(self.filled):
                 raise MasqueradeError(
-                    f"All {len(blanks)} blanks of the prompt are filled; there is none to write into."
+                    f"All {len(blanks)} blanks of the prompt are filled; give a prompt with another one."
                 )
             places.append(blanks[len(self.filled)])
             spans = [(place, [self.start, *written]) for place, written in zip(blanks, self.filled, strict=False)]
@@ -167,7 +166,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class Decode:
-    """The prompt is read by an encoder, and a decoder writes behind its start tokens: T5, BART, PEGASUS, MASS, PALM."""
+    """An encoder reads the prompt, and a decoder writes the text after its start tokens: T5, BART, MASS, PALM."""
 
     start: tuple[int, ...]
     end: int | None
@@ -177,7 +176,7 @@ class Decode:
 
     def canvas(self, prompts: Sequence[Ids]) -> Canvas:
         if not all(len(ids) for ids in prompts):
-            raise MasqueradeError("There is nothing to write from: a source is empty; give it one token at least.")
+            raise MasqueradeError("A source is empty; give at least one token.")
         rows, done = len(prompts), len(self.start)
         prompt = batch([causal(self.start)] * rows)
         first = _first([done] * rows, rank=done, horizon=done)
@@ -192,7 +191,7 @@ def _first(positions: Sequence[int], **fields: int) -> Layout:
 
 
 def _before(prompts: Sequence[Ids]) -> Tensor:
-    """What each row continues, (rows, h), padded on the left."""
+    """The tokens that each row continues, (rows, h), padded on the left."""
     longest = max(len(ids) for ids in prompts)
     return torch.tensor([[NO_TOKEN] * (longest - len(ids)) + [int(n) for n in ids] for ids in prompts]).long()
 
@@ -201,19 +200,21 @@ NAMES = ("continue", "prefix", "shifted", "masks", "blank", "decode")
 
 
 def frame_for(model: Model, name: str | None = None) -> Frame:
-    """The frame that suits a model: the one its mask was made for, or one of NAMES if its mask can do that."""
+    """The default frame of a model, or the frame called ``name``, one of NAMES, if the model's mask allows it."""
     spec = model.spec
     if "lm" not in spec.all_heads:
         held = ", ".join(spec.all_heads) or "no head"
-        raise MasqueradeError(f"This model has no language head to write with (it has {held}); take one that has.")
+        raise MasqueradeError(
+            f"This model has no language head to write with (it has {held}); use a model that has one."
+        )
     if spec.fork is not None:
-        raise MasqueradeError("This model is a reader, which answers questions rather than writes; use 'ask'.")
+        raise MasqueradeError("This model is a reader, which answers questions and writes no texts; use 'ask'.")
     able = _able(spec)
     if name is not None and name not in NAMES:
         raise MasqueradeError(f"There is no frame '{name}'; choose from {', '.join(NAMES)}.")
     if name is not None and name not in able:
         raise MasqueradeError(
-            f"This model cannot write in the frame '{name}': its mask is made for {' or '.join(able)}; take that."
+            f"This model cannot write in the frame '{name}': its mask allows {' or '.join(able)}; use that."
         )
     name = name or able[0]
     if name == "continue":
@@ -230,7 +231,7 @@ def frame_for(model: Model, name: str | None = None) -> Frame:
 
 
 def _able(spec: Spec) -> tuple[str, ...]:
-    """The frames that a network's mask can do, the natural one first."""
+    """The frames that a network's mask allows, the default first."""
     if spec.decoder is not None:
         return ("decode",)
     if "inner" in spec.positions:
@@ -264,7 +265,7 @@ def _blank(model: Model) -> Blank:
 
 
 def _decode(model: Model) -> Decode:
-    """The start tokens that the configuration names; where it is silent, those that the objectives here train with."""
+    """A frame with the start tokens of the configuration, or those of our objectives if it names none."""
     spec, config = model.spec, model.config
     end = _token(model, "eos_token_id", "sep", "</s>")
     start = _token(model, "decoder_start_token_id", "")
@@ -279,7 +280,7 @@ def _decode(model: Model) -> Decode:
 
 
 def _token(model: Model, key: str, role: str, *names: str) -> int | None:
-    """A special token: as the configuration says, or by its role, or by its name; None if the model has none such."""
+    """The id of a special token by key of the configuration, by role, or by name; None if the model has none."""
     said = model.config.get(key)
     if isinstance(said, list) and said:
         said = said[0]

@@ -23,7 +23,7 @@ from masquerade.files import read_text, read_texts
 from masquerade.nn.model import Model
 from masquerade.text.subset import occurring
 from masquerade.text.tokenizer import Tokenizer
-from masquerade.writing.fill import fill
+from masquerade.writing.fill import fill, infill
 from masquerade.writing.generate import DECODING_METHODS, GeneratedText, Rules, one_by_one, stream
 from masquerade.writing.prompts import Continue, frame_for
 
@@ -59,8 +59,12 @@ class Output:
     picture: Path | None = None  # a file to draw the steps to
 
 
-def show_filled(model: str, text: str, top: int, as_json: bool) -> None:
-    """Print a text with its [MASK] tokens filled, and the best words for each of them."""
+def show_filled(model: str, text: str, top: int, method: str | None, as_json: bool) -> None:
+    """Print a text with its [MASK] tokens filled and, without a method, the most probable tokens for each."""
+    if method is not None:
+        whole = infill(load(model), text, method)
+        print_json({"text": whole.text, "ids": whole.ids}) if as_json else print(whole.text)
+        return
     filled = fill(load(model), text, top)
     if as_json:
         print_json(asdict(filled))
