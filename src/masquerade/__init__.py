@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from masquerade.nn.model import Model, build
     from masquerade.nn.spec import Spec
     from masquerade.reading.answers import Answer
+    from masquerade.reading.pipeline import pipeline
     from masquerade.reading.reader import Reader
     from masquerade.writing.generate import generate
 
@@ -37,6 +38,7 @@ __all__ = [
     "generate",
     "load",
     "masks",
+    "pipeline",
     "save",
 ]
 
@@ -52,6 +54,7 @@ _MODULES = {  # each name is imported when it is first used, so that `masquerade
     "build": "masquerade.nn.model",
     "generate": "masquerade.writing.generate",
     "load": "masquerade.checkpoints.folders",
+    "pipeline": "masquerade.reading.pipeline",
     "save": "masquerade.checkpoints.folders",
 }
 

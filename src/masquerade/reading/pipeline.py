@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from masquerade.checkpoints.folders import load
 from masquerade.documents.document import language
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
-from masquerade.reading.pairs import PairTemplate, pair_logits
+from masquerade.reading.pairs import pair_logits
+from masquerade.reading.pointer_reader import PointerReader
 from masquerade.reading.reader import SHIPPED, Reader
 from masquerade.text.tokenizer import Tokenizer
 
@@ -72,7 +73,9 @@ class QuestionAnswering:
         self._readers: dict[str, Reader] = {}
         self.model: Model | None = None
         self.reader: Reader | None = None
-        if isinstance(model, Reader):
+        if isinstance(model, PointerReader):
+            self._take(model.model)
+        elif isinstance(model, Reader):
             self.reader = model
         elif isinstance(model, str) and model in SHIPPED:
             self.reader = Reader.load(model)
@@ -82,13 +85,9 @@ class QuestionAnswering:
     def _take(self, model: Model) -> None:
         if "reading" in model.config:
             self.reader = Reader(model)
-        elif "span" in model.spec.all_heads:
-            self.model, self.template = model.eval(), PairTemplate.of(model.tokenizer)
         else:
-            raise MasqueradeError(
-                f"This {model.spec.family} model has no span head, so it cannot mark answers; "
-                "give one for question answering."
-            )
+            pointer = PointerReader(model)
+            self.model, self.template = pointer.model, pointer.template
 
     def __call__(self, *examples: Any, **options: Any) -> Found | list[Found] | list[Found | list[Found]]:
         """The answer to a question, or the answers to several.
@@ -113,13 +112,10 @@ class QuestionAnswering:
         results = []
         for question, context in pairs:
             reader = self.reader or self._shipped(language(question, context))
-            settings = reader.settings
             if not asking.handle_impossible_answer:
-                reader.settings = replace(settings, threshold=0.0)
-            try:
-                answer = reader.ask(question, context, n_best=asking.top_k)
-            finally:
-                reader.settings = settings
+                reader = copy(reader)  # it shares the model and what is remembered
+                reader.settings = replace(reader.settings, threshold=0.0)
+            answer = reader.ask(question, context, n_best=asking.top_k)
             none = [] if answer else [_found("", answer.score, 0, 0)]
             others = ([answer] if answer else []) + list(answer.alternatives)
             results.append(
@@ -146,8 +142,8 @@ class QuestionAnswering:
                 jobs.append((index, asked, context.ids[start:end], start))
         logits = pair_logits(self.model, self.template, [(asked, ids) for _, asked, ids, _ in jobs])
         results, none = [dict[tuple[int, int], float]() for _ in pairs], [1.0] * len(pairs)
-        for (index, _, _, offset), (start, end) in zip(jobs, logits, strict=True):
-            scores, nothing = _products(start, end, asking.max_answer_len or 15)
+        for (index, _, _, offset), (first, last) in zip(jobs, logits, strict=True):
+            scores, nothing = _products(first, last, asking.max_answer_len or 15)
             none[index] = min(none[index], nothing)
             best, n = scores.flatten().topk(min(asking.top_k, scores.numel())), len(scores)
             for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
@@ -155,8 +151,8 @@ class QuestionAnswering:
                     span = contexts[index].span(place // n + offset, place % n + offset, asking.align_to_words)
                     results[index][span] = max(score, results[index].get(span, 0.0))
         answers = list[list[Found]]()
-        for index, (_, context) in enumerate(pairs):
-            found = [_found(context[start:end], score, start, end) for (start, end), score in results[index].items()]
+        for index, (_, text) in enumerate(pairs):
+            found = [_found(text[start:end], score, start, end) for (start, end), score in results[index].items()]
             found += [_found("", none[index], 0, 0)] * asking.handle_impossible_answer
             answers.append(sorted(found, key=lambda each: -each["score"])[: asking.top_k])
         return answers

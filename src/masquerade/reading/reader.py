@@ -86,8 +86,14 @@ class Reader:
 
     @staticmethod
     def load(source: str | Path) -> Reader:
-        """A reader that comes with Masquerade ("en", "zh"), or one in a folder, a run's folder, or under a hub id."""
-        return Reader(load(shipped(str(source)) if source in SHIPPED else source))
+        """A reader that comes with Masquerade ("en", "zh"), or one in a folder, a run's folder, or under a hub id; also
+        any checkpoint with a span head, as published for question answering."""
+        model = load(shipped(str(source)) if source in SHIPPED else source)
+        if "reading" in model.config or "span" not in model.spec.all_heads:
+            return Reader(model)
+        from masquerade.reading.pointer_reader import PointerReader  # which is a Reader, so it imports this module
+
+        return PointerReader(model)
 
     def ask(
         self,
@@ -147,9 +153,9 @@ class Reader:
             found, nothing = combined(list(by_window.values()))
             candidates[index] += found
             none[index] = min(none[index], nothing)
-        threshold = self.settings.threshold if spans_only else 0.0  # it is tuned for the probabilities of spans
         return [
-            merged(found, nothing, VOTES[vote], int(n_best), threshold)
+            # the threshold is tuned for the probabilities of spans
+            merged(found, nothing, VOTES[vote], int(n_best), self._threshold(nothing) if spans_only else 0.0)
             for found, nothing in zip(candidates, none, strict=True)
         ]
 
@@ -166,6 +172,10 @@ class Reader:
             done(len(part))
             if windows[0].ids not in self.memory or part[-1].ids not in self.memory:  # full: more would drop others
                 break
+
+    def _threshold(self, none: float) -> float:
+        """The least probability of an answer, where that of no answer is ``none``."""
+        return self.settings.threshold
 
     def _windows(self, passages: Iterable[str]) -> dict[str, list[Window]]:
         """The windows of each passage, without empty ones."""
@@ -242,6 +252,8 @@ class WindowQuestion:
         begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
         while end < len(self.text) and unicodedata.combining(self.text[end]):  # a combining accent is no token
             end += 1
+        while begin < end and self.text[begin].isspace():  # some tokenizers count the blank before a word
+            begin += 1
         return Candidate(self.text[begin:end], score, self.passage, begin, end)
 
     def text_of(self, ids: tuple[int, ...], score: float, tokenizer: Tokenizer) -> Candidate:
