@@ -13,7 +13,8 @@ from qa_checkpoints import qa_checkpoint
 
 import masquerade
 from masquerade.errors import MasqueradeError
-from masquerade.reading.reader import Reader, shipped
+from masquerade.reading.reader import Reader
+from masquerade.reading.shipped import shipped
 
 QUESTION = "where does the Danube flow into?"
 SHORT = "The Danube flows into the Black Sea, and the Rhine does not."

@@ -16,7 +16,8 @@ from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.pairs import pair_logits
 from masquerade.reading.pointer_reader import PointerReader
-from masquerade.reading.reader import SHIPPED, Reader
+from masquerade.reading.reader import Reader
+from masquerade.reading.shipped import SHIPPED
 from masquerade.text.tokenizer import Tokenizer
 
 TASKS = ("question-answering",)
