@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from masquerade import Cache, Layout, Model, Spec, load, save
+from masquerade.data.examples import Example, PerToken
+from masquerade.data.packing import collate
 from masquerade.errors import LayoutError, SpecError
 from masquerade.families.own import mass
 from masquerade.layout import IGNORE, batch
@@ -76,11 +78,13 @@ TEXTS = [[5, 6, 7, 8, 9], [12, 13, 14], [30, 31, 32, 33, 34, 35, 36]]
 @each_layer
 def test_a_packed_batch_trains_the_part_by_its_own_loss_and_is_saved_and_loaded(layer: int, tmp_path: Path) -> None:
     model = network(layer).train()
-    texts = [bidirectional(ids).replace(label=ids) for ids in TEXTS]
-    layout = batch([pack(texts[:2]), texts[2]])
-    out = flow(model, layout)
-    link = F.cross_entropy(out.outputs["entity scores"][out.inputs["entity"] >= 0],
-                           out.inputs["entity"][out.inputs["entity"] >= 0])  # fmt: skip
+    layouts = [bidirectional(ids).replace(label=ids) for ids in TEXTS]
+    examples = [Example(each, extra={"entity": PerToken(entities(each), fill=-1)}) for each in layouts]
+    made = collate([examples[:2], examples[2:]])  # one row is packed, and the other one is padded
+    layout, mentions = made.layout, made.extra["entity"]
+    assert torch.equal(mentions, entities(layout))
+    out = model.flow(layout, inputs=made.extra)
+    link = F.cross_entropy(out.outputs["entity scores"][mentions >= 0], mentions[mentions >= 0])
     wanted = out.layout.label != IGNORE
     words = F.cross_entropy(model.head("lm", out.states[wanted]), out.layout.label[wanted])
     (words + link).backward()  # type: ignore[no-untyped-call]
