@@ -557,7 +557,7 @@ def test_an_answer_near_the_edge_of_a_window_belongs_to_one_that_shows_what_is_a
 
 def test_the_reader_imports_no_objective_and_nothing_of_training() -> None:
     code = (
-        "import sys, masquerade.reading.reader, masquerade.cli.show.answers\n"
+        "import sys, masquerade.reading.reader\n"
         "names = ('masquerade.objectives', 'masquerade.training', 'accelerate', 'datasets', 'jieba')\n"
         "print([name for name in sys.modules if name in names])"
     )
