@@ -162,6 +162,8 @@ def test_one_option_takes_all_the_files_of_a_shell_pattern(tiny: Path, home: Pat
     assert run("ask", asked, "--in", *files, "-m", tiny, "--json") == expected
     assert run("ask", "-m", tiny, "--json", "--in", *files, asked) == expected, "what is no file is the question"
     assert "standard input" in run("ask", asked, "--n-best", 99, "-m", tiny, "--in", files[0], "-", stdin=RIVER)
+    globs = [home / "c*.md", home / "r*.txt"]
+    assert run("ask", "-m", tiny, "--json", "--in", *globs, asked) == expected, "a glob is a file, too"
     long = "where? " * 200
     assert json.loads(run("ask", "-m", tiny, "--json", "--in", files[0], long))["question"] == long
 

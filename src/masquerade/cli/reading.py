@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,14 +30,18 @@ class AskCommand(TyperCommand):
     """A command whose --in takes several files, as a shell expands *.txt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Arguments after a file of --in are files of --in too, as long as they exist."""
+        """Arguments after a file of --in are files of --in too, as long as they exist; so are globs of such files."""
         spread = args[:2]
         for word in args[2:]:
-            is_file = word == "-" or (
-                not word.startswith("-") and os.path.exists(word)
-            )  # exists() accepts names of any length
-            spread += ["--in", word] if spread[-2] == "--in" and is_file else [word]
+            spread += ["--in", word] if spread[-2] == "--in" and _is_file(word) else [word]
         return super().parse_args(ctx, spread)
+
+
+def _is_file(word: str) -> bool:
+    """Whether an argument names standard input, a file or folder, or a glob that some files match."""
+    if word == "-" or word.startswith("-"):
+        return word == "-"
+    return os.path.exists(word) or (glob.has_magic(word) and any(glob.iglob(word, recursive=True)))
 
 
 @app.command(cls=AskCommand)
