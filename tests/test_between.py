@@ -186,5 +186,5 @@ def test_parts_that_do_not_exist_or_do_not_fit_are_refused(tmp_path: Path) -> No
     with pytest.raises(SpecError, match="nothing between layers"):
         Spec(**PLAIN, recurrent="lstm", positions=(), between={1: ("toy", {})})
     bert = Model(Spec(**PLAIN, family="bert", outputs=("lm",), between={1: ("toy", {})}))
-    with pytest.raises(SpecError, match="cannot say that 'between' is"):
+    with pytest.raises(SpecError, match="cannot express that 'between' is"):
         save(bert, tmp_path)

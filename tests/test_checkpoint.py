@@ -189,7 +189,7 @@ def test_any_spec_can_be_saved_in_our_own_format(tmp_path: Path) -> None:
 
 def test_a_spec_its_family_cannot_describe_is_not_saved_as_something_else(tmp_path: Path) -> None:
     spec = Spec(family="bert", vocab=40, width=16, layers=1, heads=2, feedforward=20, norm_first=True)
-    with pytest.raises(SpecError, match="A 'bert' configuration cannot say that 'embedding_norm' is False"):
+    with pytest.raises(SpecError, match="A 'bert' configuration cannot express that 'embedding_norm' is False"):
         save(build(spec), tmp_path / "never")
     assert not (tmp_path / "never").exists()
 
@@ -220,7 +220,7 @@ WORDS = "embeddings.word_embeddings.weight"
     [
         (OUTPUT, {}, f"lacks the weight '{OUTPUT}'"),
         ("", {"bert.encoder.layer.9.extra.weight": torch.zeros(2)}, "'encoder.layer.9.extra.weight' that a bert model"),
-        ("", {"bert.pooler.dense.bias": torch.zeros(7)}, "'pooler.dense.bias' in .* has shape .7,., .* asks for .32,."),
+        ("", {"bert.pooler.dense.bias": torch.zeros(7)}, "'pooler.dense.bias' in .* has shape .7,., .* requires .32,."),
         (WORDS, {}, "no token embeddings"),
     ],
     ids=["missing", "unexpected", "wrong shape", "no embeddings"],
@@ -273,7 +273,7 @@ def test_a_pickle_that_is_not_plain_tensors_is_refused_and_not_run(
         ("{", "is not readable JSON"),
         ("[1]", "holds no JSON object"),
         ('{"model_type": "whisper"}', "family 'whisper', which is not known"),
-        ('{"model_type": "bert"}', "does not say '[a-z_]+'"),
+        ('{"model_type": "bert"}', "has no '[a-z_]+'"),
         ('{"model_type": "bert", "architectures": ["BertForVideo"]}', "holds a BertForVideo"),
         ('{"model_type": "bert", "hidden_size": "wide", "num_attention_heads": 5, "vocab_size": 9, "num_hidden_layers": 1}',  # noqa: E501
          "does not describe a bert model"),
@@ -298,7 +298,9 @@ def test_places_without_a_model_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_hub_id_without_a_connection_is_one_sentence() -> None:
-    with pytest.raises(CheckpointError, match="'nobody/nothing' is no folder here and cannot be had from the hub"):
+    with pytest.raises(
+        CheckpointError, match="'nobody/nothing' is no local folder and cannot be downloaded from the hub"
+    ):
         load("nobody/nothing")
 
 

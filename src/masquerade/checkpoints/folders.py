@@ -1,4 +1,4 @@
-"""Checkpoints: published folders, hub ids and TensorFlow files in; folders that the reference library reads out."""
+"""Loading of folders, hub ids and TensorFlow checkpoints; saving in the reference library's format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HUB_FILES = ("*.json", "*.txt", "*.model")
 def load(source: str | Path) -> Model:
     """The model in a folder, a TensorFlow checkpoint (``…/bert_model.ckpt``) or under a hub id, ready to run.
 
-    Nothing is half-loaded: a weight that is missing, left over or of the wrong shape stops it with a sentence.
+    A weight that is missing, unused or of the wrong shape is an error, and nothing is loaded.
     """
     kernels.use()
     place = _locate(str(source))
@@ -66,7 +66,7 @@ def _locate(source: str) -> Path:
     path = Path(source).expanduser()
     if path.is_dir():
         steps = sorted(path.glob("step-*/state.json"), key=lambda state: int(state.parent.name.removeprefix("step-")))
-        return steps[-1].parent if steps else path  # a run's folder stands for its last checkpoint
+        return steps[-1].parent if steps else path  # the folder of a run means its last checkpoint
     if Path(f"{path}.index").is_file() or (path.suffix == ".index" and path.is_file()):
         return path
     if path.is_file():
@@ -80,15 +80,15 @@ def _locate(source: str) -> Path:
         if not any(found.glob("*.safetensors")):
             found = Path(snapshot_download(source, allow_patterns=[*HUB_FILES, "*.bin"]))
         return found
-    except Exception as error:  # no network, no such repository, no permission: one answer serves them all
+    except Exception as error:  # no network, no such repository, no permission: one message for all
         raise CheckpointError(
-            f"'{source}' is no folder here and cannot be had from the hub ({type(error).__name__}); "
+            f"'{source}' is no local folder and cannot be downloaded from the hub ({type(error).__name__}); "
             "check its spelling and the connection, or download it elsewhere and give its folder."
         ) from error
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
-    """config.json, or what older releases call it."""
+    """The configuration: config.json, or its name in older releases."""
     named = [folder / "config.json", *sorted(folder.glob("*_config.json"))]
     found = [path for path in named if path.is_file() and path.name != "tokenizer_config.json"]
     if not found:
@@ -97,13 +97,13 @@ def _configuration(folder: Path) -> dict[str, Any]:
 
 
 def _family(config: dict[str, Any], weights: Weights, folder: Path) -> Family:
-    """The family a checkpoint belongs to: as it says, or as its weights and settings give away."""
+    """The family of a checkpoint: by its model_type, or else by its weights and settings."""
     named = config.get("model_type")
     if named in FAMILIES:
         return FAMILIES[named]
     if named:
         raise CheckpointError(
-            f"{folder} holds a model of the family '{named}', which is not known here; known are {', '.join(FAMILIES)}."
+            f"{folder} holds a model of the family '{named}', not supported here; there are {', '.join(FAMILIES)}."
         )
     marks = "\n".join([*weights, *config])
     for family in FAMILIES.values():
@@ -113,8 +113,8 @@ def _family(config: dict[str, Any], weights: Weights, folder: Path) -> Family:
 
 
 def _canonical(family: Family, weights: Weights, folder: Path) -> Weights:
-    """The weights under the family's current names: old spellings renewed, and whatever prefix stands before the
-    body (``bert.``, ``module.bert.``, none) taken off."""
+    """The weights under the family's current names: legacy names replaced, and any prefix of the body (``bert.``,
+    ``module.bert.``, none) removed."""
     renewed = {}
     for name, tensor in weights.items():
         name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
@@ -132,12 +132,12 @@ def _canonical(family: Family, weights: Weights, folder: Path) -> Weights:
 
 
 def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder: Path) -> Spec:
-    """The spec of a checkpoint: what its configuration says, with the heads it names and those its weights show."""
+    """The spec of a checkpoint: its configuration, with the heads it names and those its weights contain."""
     shown = tuple(head for head in PRETRAINED if head in family.heads and _has(family, head, weights))
     named = (config.get("architectures") or [None])[0]
     if named is not None and family.architectures and named not in family.architectures:
         raise CheckpointError(
-            f"{folder} holds a {named}, which is not known here; of its family there are "
+            f"{folder} holds a {named}, which is not supported; the supported classes of its family are "
             f"{', '.join(family.architectures)}."
         )
     outputs = shown if named is None else family.architectures.get(named, ())
@@ -157,14 +157,14 @@ def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder
 
 
 def _has(family: Family, head: str, weights: Weights) -> bool:
-    """Are all the weights of a head there (but for those that may be left out)?"""
+    """Whether all weights of a head exist, apart from optional ones."""
     optional = re.compile("|".join(family.ignored) or r"(?!)")
     entries = [entry for entry in family.heads[head].values() if not optional.fullmatch(f"{entry}.weight")]
     return all(any(f"{name}.".startswith(f"{entry}.") for name in weights) for entry in entries)
 
 
 def _assign(model: Model, family: Family, weights: Weights, folder: Path) -> None:
-    """Copy the weights in, once every one of them is known to fit."""
+    """Copy the weights into the model, after checking all names and shapes."""
     ours = model.state_dict()
     names = family.names(model.spec, ours)
     for name, theirs in names.items():
@@ -173,13 +173,13 @@ def _assign(model: Model, family: Family, weights: Weights, folder: Path) -> Non
         if weights[theirs].shape != ours[name].shape:
             raise CheckpointError(
                 f"The weight '{theirs}' in {folder} has shape {tuple(weights[theirs].shape)}, "
-                f"but its configuration asks for {tuple(ours[name].shape)}."
+                f"but its configuration requires {tuple(ours[name].shape)}."
             )
     ignored = re.compile("|".join(family.ignored) or r"(?!)")
     left = [name for name in weights if name not in set(names.values()) and not ignored.fullmatch(name)]
     if left:
         raise CheckpointError(
-            f"{folder} has a weight '{left[0]}' that a {family.name} model of this configuration has no place for"
+            f"{folder} has a weight '{left[0]}' that a {family.name} model of this configuration does not have"
             + (f" (and {len(left) - 1} more)." if len(left) > 1 else ".")
         )
     model.load_state_dict({name: weights[theirs] for name, theirs in names.items()})

@@ -1,4 +1,4 @@
-"""A model cut down to the tokens that a task needs: smaller tables, faster heads, the same scores."""
+"""Models cut to the tokens of a task: smaller tables, faster heads, the same scores."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.text.subset import cut
 
-TABLES = ("words.table.weight", "heads.lm.decoder.weight", "heads.lm.bias", "heads.boundary.bias")  # a row a token
+TABLES = ("words.table.weight", "heads.lm.decoder.weight", "heads.lm.bias", "heads.boundary.bias")  # one row a token
 
 
 def keep_tokens(model: Model, tokens: Iterable[int]) -> tuple[Model, list[int]]:
-    """A model and its tokenizer with these tokens alone, and their old ids in the order of the new ones.
+    """A model and its tokenizer with only these tokens, and their old ids in the order of the new ones.
 
-    Special tokens, and those that the model's configuration names, always stay. Hidden states and the scores of kept
-    tokens are what they were; what is saved of the new model is an ordinary checkpoint.
+    Special tokens, and those that the model's configuration names, are always kept. Hidden states and scores of kept
+    tokens do not change, and the new model is saved as an ordinary checkpoint.
     """
     spec = model.spec
     if not model.has_tokenizer:
-        raise MasqueradeError("This model came without a tokenizer, which has to be cut with it; add its vocab.txt.")
+        raise MasqueradeError(
+            "This model came without a tokenizer, which is needed to cut its vocabulary; add its vocab.txt."
+        )
     if spec.cutoffs:
         raise MasqueradeError("A vocabulary in clusters (an adaptive softmax) cannot be cut; its clusters would shift.")
     size = len(model.tokenizer)
@@ -31,7 +33,7 @@ def keep_tokens(model: Model, tokens: Iterable[int]) -> tuple[Model, list[int]]:
     tokenizer, old = cut(model.tokenizer, {*tokens, *named, *([spec.pad] if spec.pad < size else [])})
     if old[-1] >= spec.vocab:
         raise MasqueradeError(
-            f"Token {old[-1]} of the tokenizer is not in the model's vocabulary of {spec.vocab}; are they of one model?"
+            f"Token {old[-1]} of the tokenizer is beyond the model's {spec.vocab} tokens; check that they belong together."
         )
     new = {number: place for place, number in enumerate(old)}
     decoder = None if spec.decoder is None else replace(spec.decoder, vocab=len(old), pad=new.get(spec.decoder.pad, 0))
@@ -48,7 +50,7 @@ def keep_tokens(model: Model, tokens: Iterable[int]) -> tuple[Model, list[int]]:
 
 
 def _named(config: dict[str, Any]) -> dict[str, list[int]]:
-    """The tokens that a configuration names, by key."""
+    """The ids of tokens that a configuration names, by key."""
     found: dict[str, list[int]] = {}
     for key, value in config.items():
         numbers = value if isinstance(value, list) else [value]

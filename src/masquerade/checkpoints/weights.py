@@ -1,4 +1,4 @@
-"""Weight files: their tensors by name, whatever the format, or one sentence about what is wrong with them."""
+"""Weight files of all formats, as tensors by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Weights = dict[str, Tensor]
 LARGE = 2**15  # entries from which a matrix is written as int8, where that is asked for
 SCALE = ".int8_scale"
 
-TENSORFLOW = (  # how TensorFlow's variables are spelled, and how everybody spells them since
+TENSORFLOW = (  # TensorFlow's variable names → PyTorch's
     (r"/", "."),
     (r"layer_(\d+)\.", r"layer.\1."),
     (r"\.kernel$", ".weight"),
@@ -31,7 +31,7 @@ TENSORFLOW = (  # how TensorFlow's variables are spelled, and how everybody spel
 
 
 def read_weights(folder: Path) -> Weights:
-    """All tensors of the checkpoint in a folder, in float32; safetensors first, then PyTorch's own, then TensorFlow."""
+    """All tensors of the checkpoint in a folder, in float32: safetensors first, then PyTorch, then TensorFlow."""
     for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
         if (folder / index).is_file():
             names = sorted(set(read_json(folder / index).get("weight_map", {}).values()))
@@ -82,7 +82,7 @@ def as_bytes(weights: Weights) -> Weights:
 
 
 def write_weights(path: Path, weights: Weights) -> None:
-    """Write a safetensors file, whole or not at all."""
+    """Write a safetensors file atomically."""
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
     write_whole(path, lambda temporary: save_file(plain, temporary, metadata={"format": "pt"}))
 
@@ -101,7 +101,7 @@ def _read_all(paths: Iterable[Path]) -> Weights:
 
 
 def _read_file(path: Path) -> Weights:
-    """One file of tensors. PyTorch's pickles are opened without running any code they carry."""
+    """The tensors of one file. Pickles are loaded without executing code."""
     if not path.is_file():
         raise CheckpointError(f"{path} is missing, though the checkpoint's index names it; get the file again.")
     try:
@@ -110,10 +110,10 @@ def _read_file(path: Path) -> Weights:
             if path.suffix == ".safetensors"
             else torch.load(path, map_location="cpu", weights_only=True)
         )
-    except Exception as error:  # both libraries raise many kinds for one thing: the file is not what it should be
+    except Exception as error:  # both libraries raise many kinds of errors for damaged files
         if "weights_only" in str(error) or "Unsupported" in str(error):
             raise CheckpointError(
-                f"{path} holds more than plain tensors, and opening it could run foreign code; "
+                f"{path} holds more than plain tensors, and loading it could execute code; "
                 "convert it to safetensors where you trust it."
             ) from error
         raise CheckpointError(f"{path} is damaged or cut short ({_short(error)}); get the file again.") from error
@@ -121,7 +121,9 @@ def _read_file(path: Path) -> Weights:
         if isinstance(content, dict) and isinstance(content.get(inside), dict):
             content = content[inside]
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise CheckpointError(f"{path} holds something other than named tensors; is it a model's weights?")
+        raise CheckpointError(
+            f"{path} holds something other than named tensors; check that it holds the weights of a model."
+        )
     return content
 
 

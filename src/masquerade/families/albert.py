@@ -1,4 +1,4 @@
-"""ALBERT: narrow embeddings widened by a matrix, and one set of layer weights used again and again."""
+"""ALBERT: narrow embeddings widened by a matrix, and one set of layer weights used for all layers."""
 
 from __future__ import annotations
 

@@ -59,14 +59,14 @@ def decoder_keys(spec: Spec) -> Config:
 
 
 def flat_bias(weights: Weights) -> Weights:
-    """The output bias is kept as a row."""
+    """The output bias as a vector; they store it as a row."""
     if "final_logits_bias" in weights:
         weights["final_logits_bias"] = weights["final_logits_bias"].flatten()
     return weights
 
 
 def row_bias(weights: Weights, _: Spec) -> Weights:
-    """… and goes back as one."""
+    """The inverse of ``flat_bias``."""
     if "final_logits_bias" in weights:
         weights["final_logits_bias"] = weights["final_logits_bias"][None]
     return weights

@@ -1,6 +1,6 @@
-"""What a family is: how its published configuration reads as a Spec, and what it calls its weights.
+"""A family: the mapping between its published configuration and a Spec, and between its weight names and ours.
 
-Both are plain dicts that are read in either direction, so whatever can be loaded can be saved back.
+Both are plain dicts that are used in both directions, so that a loaded model can be saved again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from masquerade.nn.spec import Spec
 Config = dict[str, Any]
 Weights = dict[str, Tensor]
 
-KEYS = {  # Spec field → key of config.json, as BERT and its kin write it
+KEYS = {  # Spec field → key of config.json, in BERT and its relatives
     "vocab": "vocab_size",
     "width": "hidden_size",
     "layers": "num_hidden_layers",
@@ -50,30 +50,32 @@ def _merged(weights: Weights, _: Spec) -> Weights:
 
 @dataclass(frozen=True)
 class Family:
-    """A published model, as far as it differs from others."""
+    """The properties of a published model that differ from those of others."""
 
     name: str  # model_type in config.json
-    about: str  # one line for people
-    prefix: str  # what its weights' names begin with when there is a head, "bert." for one
-    body: Mapping[str, str]  # our module → theirs; {i} is a layer, {g} and {j} its group and place in the group
+    about: str  # one line of description
+    prefix: str  # the prefix of weight names in models with a head, such as "bert."
+    body: Mapping[str, str]  # our module → theirs; {i} is a layer, {g} its group, {j} its index in the group
     heads: Mapping[str, Mapping[str, str]]  # for each head, our module → theirs
-    architectures: Mapping[str, tuple[str, ...]]  # their class → the heads it answers with
+    architectures: Mapping[str, tuple[str, ...]]  # their class → the heads whose scores it returns
     keys: Mapping[str, str] = field(default_factory=lambda: KEYS)  # Spec field → key of config.json
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # Spec fields where a configuration is silent
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # Spec fields that are always so in this family
-    read: Callable[[Config], dict[str, Any]] = _nothing  # Spec fields that take more than a key
-    write: Callable[[Spec], Config] = _nothing  # … and back
-    ignored: tuple[str, ...] = ()  # their weights that repeat others or carry nothing
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # Spec fields for missing keys
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # Spec fields that are the same in the whole family
+    read: Callable[[Config], dict[str, Any]] = _nothing  # Spec fields computed from several keys
+    write: Callable[[Spec], Config] = _nothing  # the inverse
+    ignored: tuple[str, ...] = ()  # patterns of redundant weights
     legacy: tuple[tuple[str, str], ...] = ()  # older names as (pattern, replacement)
-    signs: tuple[str, ...] = ()  # parts of weight names or configuration keys that give it away without model_type
-    causal: str | None = None  # their class for it as a language model from left to right
-    decoder: Callable[[Config], dict[str, Any]] | None = None  # what its decoder has otherwise than its encoder
-    untied: str | None = None  # the output table that, if it is there and differs from the words', is used instead
-    split: Callable[[Weights], Weights] = _same  # weights they keep together, or otherwise shaped, taken apart
-    merge: Callable[[Weights, Spec], Weights] = _merged  # … and back
+    signs: tuple[str, ...] = ()  # parts of weight names or keys by which it is recognised without model_type
+    causal: str | None = None  # their class of its causal language model
+    decoder: Callable[[Config], dict[str, Any]] | None = (
+        None  # the Spec fields of its decoder that differ from the encoder's
+    )
+    untied: str | None = None  # an output table that is used if it differs from the token embeddings
+    split: Callable[[Weights], Weights] = _same  # separates or reshapes their weights
+    merge: Callable[[Weights, Spec], Weights] = _merged  # the inverse
 
     def spec(self, config: Config, outputs: tuple[str, ...] = ()) -> Spec:
-        """The Spec that a published configuration describes, without heads it does not know of."""
+        """The Spec of a published configuration, with these output heads."""
         values = dict(self.defaults)
         values |= {ours: config[theirs] for ours, theirs in self.keys.items() if config.get(theirs) is not None}
         values |= self.fixed
@@ -93,11 +95,13 @@ class Family:
             values["decoder"] = Spec(**second)
         missing = {"vocab", "width", "layers", "heads"} - values.keys()
         if missing:
-            raise CheckpointError(f"config.json does not say '{self.keys[min(missing)]}'; is it the model's own?")
+            raise CheckpointError(
+                f"config.json has no '{self.keys[min(missing)]}'; check that it belongs to the model."
+            )
         return Spec(**{"family": self.name, "outputs": outputs, **values})
 
     def config(self, spec: Spec, old: Config | None = None) -> Config:
-        """The published configuration of a spec, on top of what an old one says besides."""
+        """The published configuration of a spec, with the other keys of an old configuration."""
         config = dict(old or {})
         config |= {theirs: getattr(spec, ours) for ours, theirs in self.keys.items()}
         config |= {"model_type": self.name, "architectures": [self.architecture(spec, config)]}
@@ -108,18 +112,18 @@ class Family:
             config["label2id"] = {label: index for index, label in enumerate(spec.labels)}
         config |= self.write(spec)
         again = replace(self.spec(config, spec.outputs), spare=spec.spare, pooler=spec.pooler, labels=spec.labels)
-        if self.untied is not None:  # the weights say it
+        if self.untied is not None:  # decided by the weights
             again = _with_tied(again, spec.tied)
         for name in spec.__dataclass_fields__:
             if getattr(again, name) != getattr(spec, name):
                 raise SpecError(
-                    f"A '{self.name}' configuration cannot say that '{name}' is {getattr(spec, name)!r}; "
+                    f"A '{self.name}' configuration cannot express that '{name}' is {getattr(spec, name)!r}; "
                     "give the spec the family 'masquerade' to save it in our own format."
                 )
         return config
 
     def architecture(self, spec: Spec, old: Config) -> str:
-        """Their name for a model with this spec's outputs; the one it came with where that still fits."""
+        """Their class name for a model with this spec's outputs; the old one if it still fits."""
         given = (old.get("architectures") or [None])[0]
         if given in self.architectures and self.architectures[given] == spec.outputs:
             return str(given)
@@ -130,11 +134,11 @@ class Family:
         for name, outputs in self.architectures.items():
             if outputs == spec.outputs:
                 return name
-        raise SpecError(f"The family '{self.name}' has no model that answers with {' and '.join(spec.outputs)}.")
+        raise SpecError(f"The family '{self.name}' has no model with the outputs {' and '.join(spec.outputs)}.")
 
     def names(self, spec: Spec, ours: Iterable[str], prefix: str = "") -> dict[str, str]:
-        """Our weight names → theirs. Entries of the tables may name a module or a single weight; ``prefix`` goes
-        before those of the body."""
+        """Our weight names → theirs. Entries of the tables name a module or a single weight; ``prefix`` is put before
+        those of the body."""
         table = {name: prefix + theirs for name, theirs in self.body.items()}
         for head in spec.all_heads:
             table |= self.heads[head]
@@ -142,13 +146,13 @@ class Family:
 
 
 def _with_tied(spec: Spec, tied: bool) -> Spec:
-    """The spec, and that of its decoder, with the output table tied to the words or not."""
+    """The spec, and that of its decoder, with the output table tied to the token embeddings or not."""
     decoder = None if spec.decoder is None else replace(spec.decoder, tied=tied)
     return replace(spec, tied=tied, decoder=decoder)
 
 
 def _translate(name: str, table: Mapping[str, str], group_size: int) -> str:
-    """One of our weight names in theirs: the longest entry that begins it is exchanged, the rest stays."""
+    """Their name of one of our weights: the longest matching entry is replaced, the rest is kept."""
     parts, layer = name.split("."), None
     if "layers" in parts:
         place = parts.index("layers") + 1
@@ -162,7 +166,7 @@ def _translate(name: str, table: Mapping[str, str], group_size: int) -> str:
 
 
 def apart(weights: Weights, whole: str, parts: Sequence[str], dim: int = 0) -> Weights:
-    """Weights that lie together under one module's name, each under a name of its own: q, k and v of attention."""
+    """The weights, with those stored together under one name (q, k and v of attention) separated."""
     result: Weights = {}
     for name, tensor in weights.items():
         if f".{whole}." in name:
@@ -174,7 +178,7 @@ def apart(weights: Weights, whole: str, parts: Sequence[str], dim: int = 0) -> W
 
 
 def together(weights: Weights, whole: str, parts: Sequence[str], dim: int = 0) -> Weights:
-    """The reverse of ``apart``."""
+    """The inverse of ``apart``."""
     result: Weights = {}
     for name, tensor in weights.items():
         part = next((part for part in parts if f".{part}." in name), None)
@@ -187,8 +191,8 @@ def together(weights: Weights, whole: str, parts: Sequence[str], dim: int = 0) -
 
 
 def bias_beside(head: str) -> dict[str, Any]:
-    """For heads whose bias the reference keeps twice: as the head's own, and as that of its output table, which is the
-    one in use where the table is untied from the words."""
+    """``split`` and ``merge`` for heads whose bias the reference stores twice: as the head's own and as that of its
+    output table, which is used if the table is not tied."""
 
     def split(weights: Weights) -> Weights:
         if f"{head}.decoder.bias" in weights:

@@ -1,4 +1,4 @@
-"""BERT, and the names that its many descendants share with it. SpanBERT is BERT with one more head."""
+"""BERT, and the weight names that its relatives share. SpanBERT is BERT with one more head."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BODY = {
     **{f"stack.layers.{{i}}.{ours}": f"encoder.layer.{{i}}.{theirs}" for ours, theirs in LAYER.items()},
 }
 
-TASKS = {  # heads that every family calls the same
+TASKS = {  # heads with the same names in every family
     "tag": {"heads.tag": "classifier"},
     "span": {"heads.span": "qa_outputs"},
     "classify": {"heads.classify": "classifier"},
@@ -61,7 +61,7 @@ IGNORED = (
 
 
 def architectures(name: str, causal: str = "ForCausalLM") -> dict[str, tuple[str, ...]]:
-    """The classes that the reference library has for a family of BERT's kind."""
+    """The classes of the reference library for a family like BERT."""
     return {
         f"{name}Model": (),
         f"{name}ForPreTraining": ("lm", "pair"),
@@ -90,7 +90,7 @@ def _write(spec: Spec) -> Config:
 
 BERT = Family(
     name="bert",
-    about="everybody sees everybody; learned positions, norm after each sublayer",
+    about="every token sees every token; learned positions, norm after each sublayer",
     prefix="bert.",
     body=BODY | {"embeddings.project": "encoder.embedding_hidden_mapping_in"},
     heads=HEADS | {"boundary": BOUNDARY},

@@ -1,4 +1,4 @@
-"""ELECTRA: a small generator fills masks, a discriminator tells which tokens were replaced. Two heads on BERT."""
+"""ELECTRA: a small generator fills masks, a discriminator finds replaced tokens. Two heads on BERT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def embedding(config: Config) -> dict[str, int | None]:
 
 
 def embedding_size(spec: Spec) -> Config:
-    """… and the configuration always says how wide they are."""
+    """The configuration key of their width."""
     return {"embedding_size": spec.embedding or spec.width}
 
 

@@ -1,5 +1,5 @@
-"""GLM, as first published: a GPT whose positions have two dimensions, where a blank stands and the place inside it
-(``masks.infill``). Queries, keys and values lie together."""
+"""GLM, as first published: a GPT with two positions a token, that of the blank and that inside of the blank
+(``masks.infill``). Queries, keys and values are stored together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _read(config: Config) -> dict[str, int]:
 
 GLM = Family(
     name="glm",
-    about="blanks are written word by word, in any order, behind the text that has them",
+    about="blanks are filled token by token, in any order, after the text",
     prefix="glm.",
     body={
         "words.table": "word_embeddings",

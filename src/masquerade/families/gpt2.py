@@ -1,5 +1,5 @@
-"""GPT-2: everything from left to right, norm before each sublayer. Its matrices lie the other way round, and queries,
-keys and values together."""
+"""GPT-2: causal, norm before each sublayer. Its matrices are transposed, and queries, keys and values are stored
+together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _read(config: Config) -> dict[str, object]:
 
 GPT2 = Family(
     name="gpt2",
-    about="each token sees itself and what stands before it",
+    about="every token sees itself and the tokens before it",
     prefix="transformer.",
     body={
         "words.table": "wte",

@@ -1,4 +1,4 @@
-"""NEZHA: BERT without position embeddings; attention asks for clipped distances instead."""
+"""NEZHA: BERT without position embeddings; attention uses clipped distances instead."""
 
 from __future__ import annotations
 

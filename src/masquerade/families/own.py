@@ -1,5 +1,5 @@
 """Our own format, for any Spec that no published family describes: the Spec itself, and our own weight names. MASS and
-PALM, whose papers describe a Transformer rather than a file format, are kept in it too."""
+PALM, whose papers define no file format, are saved in it too."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ PALM = replace(
 
 
 def mass(**changes: object) -> Spec:
-    """MASS (2019): six layers of 1024 on either side, learned positions, everything shared that can be. The decoder
-    knows where in the sentence its words belong, since a layout keeps their positions."""
+    """MASS (2019): six layers of 1024 on either side, learned positions, shared embeddings. Decoder tokens
+    have the positions that they have in the sentence."""
     return _pair("mass", {"width": 1024, "heads": 8, "feedforward": 4096, "layers": 6} | changes)
 
 
@@ -60,7 +60,7 @@ def palm(**changes: object) -> Spec:
 
 
 def _pair(family: str, values: dict[str, object]) -> Spec:
-    """An encoder–decoder whose two stacks are alike."""
+    """An encoder–decoder with two stacks of the same size."""
     both = {"family": family, "segments": 0, "lm_dense": False, "epsilon": 1e-5} | values
     decoder = Spec.of(both | {"cross": True, "mask": "causal", "outputs": ()})
     return Spec.of(both | {"decoder": decoder, "outputs": both.get("outputs", ("lm",))})

@@ -1,4 +1,4 @@
-"""RoBERTa: BERT without sentence pairs; positions begin behind the padding token's, and heads are named anew."""
+"""RoBERTa: BERT without sentence pairs; positions begin after the padding id, and heads have other names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IGNORED = (r"embeddings\.position_ids", r"lm_head\.(decoder\.weight|decoder\.bia
 
 
 def positions(config: Config) -> dict[str, int]:
-    """Position 0 has the row behind the padding token's."""
+    """Position 0 has the row after the padding id."""
     return {"position_offset": config.get("pad_token_id", 1) + 1}
 
 

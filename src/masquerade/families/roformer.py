@@ -1,4 +1,4 @@
-"""RoFormer: BERT whose queries and keys are turned by their positions."""
+"""RoFormer: BERT with rotary positions: queries and keys are rotated."""
 
 from __future__ import annotations
 

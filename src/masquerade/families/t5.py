@@ -1,5 +1,5 @@
 """T5: an encoder–decoder without biases, whose positions are buckets of distance. Version 1.1 gates its feed-forward
-layers and has an output table of its own."""
+layers and has a separate output table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _merge(weights: Weights, spec: Spec) -> Weights:
 
 T5 = Family(
     name="t5",
-    about="spans become sentinels; a decoder writes what they hid",
+    about="spans become sentinels; a decoder writes the spans",
     prefix="",
     body={"words.table": "shared"} | _block("encoder", "", 1) | _block("decoder", "decoder.", 2),
     heads={"lm": {"heads.lm.decoder": "lm_head"}},

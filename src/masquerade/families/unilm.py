@@ -1,5 +1,5 @@
 """UniLM: BERT trained under the bidirectional, both one-directional and the seq2seq mask. Its first version
-is a BERT with six segments and loads as one; the second has buckets of distance, and keeps queries, keys and values
+is a BERT with six segments and loads as one; the second has buckets of distance, and stores queries, keys and values
 together, without a bias for keys."""
 
 from __future__ import annotations

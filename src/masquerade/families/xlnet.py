@@ -1,6 +1,6 @@
-"""XLNet and Transformer-XL: attention that asks for distances, and a memory of the segment before.
+"""XLNet and Transformer-XL: attention with relative distances, and a memory of the previous segment.
 
-XLNet predicts in any order: queries stand behind the content (``masks.two_stream``) and begin as one learned vector.
+XLNet predicts in any order: QUERY tokens follow the content (``masks.two_stream``) and start from one learned vector.
 Transformer-XL predicts from left to right, with an adaptive softmax over a large vocabulary.
 """
 
@@ -19,7 +19,7 @@ _MATRIX = re.compile(r"\.rel_attn\.[qkvro]$")
 
 
 def _clamp(config: Config) -> dict[str, Any]:
-    """Distances are clipped, or not at all."""
+    """The greatest distance; −1 means that distances are not clipped."""
     return {"max_distance": config["clamp_len"] if config.get("clamp_len", -1) > 0 else FAR}
 
 
@@ -28,7 +28,7 @@ def _clamp_key(spec: Spec) -> Config:
 
 
 def _split_xlnet(weights: Weights) -> Weights:
-    """Matrices are kept by head: (width, heads, d); the output's is the only one that maps back."""
+    """Matrices flattened from (width, heads, d), and transposed unless they are the output's."""
     flat: Weights = {}
     for name, tensor in weights.items():
         if _MATRIX.search(name):
@@ -126,7 +126,7 @@ _SHARED = ("r_w_bias", "r_r_bias")
 
 
 def _split_txl(weights: Weights) -> Weights:
-    """Queries, keys and values are kept together, and shared biases once."""
+    """Separate queries, keys and values, and copy shared biases to every layer."""
     shared = {name: weights.pop(name) for name in _SHARED if name in weights}
     layers = {name.removesuffix("qkv_net.weight") for name in weights if name.endswith(".qkv_net.weight")}
     given = {layer + name: tensor for layer in layers for name, tensor in shared.items()}
@@ -155,7 +155,7 @@ def _write_txl(spec: Spec) -> Config:
 
 TRANSFORMER_XL = Family(
     name="transfo-xl",
-    about="left to right, with distances and a memory of the segment before",
+    about="left to right, with distances and a memory of the previous segment",
     prefix="transformer.",
     body={
         "words.table": "word_emb.emb_layers.0",

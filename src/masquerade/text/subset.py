@@ -1,4 +1,4 @@
-"""A vocabulary cut down to the tokens that a task needs, with a tokenizer to match."""
+"""Tokenizers cut to the tokens of a task."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from masquerade.text.tokenizer import Tokenizer
 
 
 def occurring(tokenizer: Tokenizer, texts: Iterable[str], least: int = 1) -> list[int]:
-    """The tokens that occur at least so often in the texts, in the order of their ids."""
+    """The ids of tokens that occur at least ``least`` times in the texts, in rising order."""
     if least < 1:
-        raise MasqueradeError(f"Tokens that occur {least} times are all there are; give a count of at least 1.")
+        raise MasqueradeError(f"A least count of {least} keeps every token; give at least 1.")
     counts: Counter[int] = Counter()
     for text in texts:
         counts.update(tokenizer.encode(text))
     if not counts:
-        raise MasqueradeError("The texts have no tokens, so there is nothing to keep.")
+        raise MasqueradeError("The texts have no tokens; give texts to take the tokens from.")
     return sorted(number for number, count in counts.items() if count >= least)
 
 
 def cut(tokenizer: Tokenizer, keep: Iterable[int]) -> tuple[Tokenizer, list[int]]:
-    """A tokenizer with these tokens alone, and their old ids in the order of the new ones.
+    """A tokenizer with only these tokens, and their old ids in the order of the new ones.
 
-    Special tokens always stay, and so does what a kept token is made from. A text whose tokens are all kept is cut into
-    the same tokens as before.
+    Special tokens are always kept, and so are the parts that a kept token is merged from. A text whose tokens are all
+    kept has the same tokens as before.
     """
     whole = json.loads(tokenizer.backend.to_str())
     size, asked = len(tokenizer), {int(number) for number in keep}
     if wrong := [number for number in asked if not 0 <= number < size]:
-        raise MasqueradeError(f"There is no token {min(wrong)} to keep: the tokenizer has {size} of them, from 0 on.")
+        raise MasqueradeError(f"There is no token {min(wrong)} to keep; the ids of this tokenizer are 0 to {size - 1}.")
     asked |= {*tokenizer.specials.values(), *(entry["id"] for entry in whole["added_tokens"])}
     kind = whole["model"].get("type")
     if kind not in CLOSING:
@@ -49,12 +49,12 @@ def cut(tokenizer: Tokenizer, keep: Iterable[int]) -> tuple[Tokenizer, list[int]
 
 
 def _nothing(model: dict[str, Any], kept: set[int]) -> set[int]:
-    """Word pieces are found whole, the longest first: the others are not missed."""
+    """Word pieces: no others, since each is matched as a whole."""
     return set()
 
 
 def _pairs(model: dict[str, Any], kept: set[int]) -> set[int]:
-    """Byte pairs: every token that a kept one is merged from, and the single bytes, so that any text has tokens."""
+    """Byte pairs: the tokens that kept ones are merged from, and all single bytes, so that any text can be encoded."""
     vocab: dict[str, int] = model["vocab"]
     parts: dict[str, list[str]] = {}
     for first, second, merged in _merges(model):
@@ -71,7 +71,7 @@ def _pairs(model: dict[str, Any], kept: set[int]) -> set[int]:
 
 
 def _worst(model: dict[str, Any], kept: set[int]) -> set[int]:
-    """Unigrams: the least probable piece, since it says how improbable an unknown character is."""
+    """Unigrams: the least probable piece, which sets the score of unknown characters."""
     pieces: list[tuple[str, float]] = model["vocab"]
     return {min(range(len(pieces)), key=lambda number: pieces[number][1])}
 
@@ -80,7 +80,7 @@ CLOSING = {"WordPiece": _nothing, "WordLevel": _nothing, "BPE": _pairs, "Unigram
 
 
 def _spare(model: dict[str, Any]) -> set[int]:
-    """The tokens that stand for what has none: the unknown token, and those that spell single bytes."""
+    """The unknown token, and tokens for single bytes."""
     vocab = model["vocab"]
     numbers = {piece: n for n, (piece, _) in enumerate(vocab)} if isinstance(vocab, list) else vocab
     found = {number for token, number in numbers.items() if len(token) == 6 and token.startswith("<0x")}
@@ -89,7 +89,7 @@ def _spare(model: dict[str, Any]) -> set[int]:
 
 
 def _merges(model: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Each merge as the two tokens it joins and the one it makes, however its file spells it."""
+    """Each merge as its two tokens and their result, in either file format."""
     inside = model.get("continuing_subword_prefix") or ""
     for entry in model["merges"]:
         first, second = entry.split(" ") if isinstance(entry, str) else entry
@@ -97,7 +97,7 @@ def _merges(model: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _renumber(whole: dict[str, Any], new: dict[int, int]) -> None:
-    """Give everything in a tokenizer's description its new ids, and leave out what has none."""
+    """Replace all ids in the description of a tokenizer, and remove tokens without a new one."""
     model = whole["model"]
     if isinstance(model["vocab"], list):
         model["vocab"] = [piece for number, piece in enumerate(model["vocab"]) if number in new]
@@ -114,7 +114,7 @@ def _renumber(whole: dict[str, Any], new: dict[int, int]) -> None:
 
 
 def _renumber_ends(part: dict[str, Any] | None, new: dict[int, int]) -> None:
-    """The special tokens that a post-processor puts around a text."""
+    """Replace the ids of special tokens in a post-processor."""
     if part is None:
         return
     for inner in part.get("processors", []):

@@ -1,4 +1,4 @@
-"""Tokenizers: published files in, ids out, and readable text back."""
+"""Tokenizers: from published files; from text to ids and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from masquerade.files import read_json, write_text
 from masquerade.text.chinese import join_pieces
 from masquerade.text.sentencepiece import read_sentencepiece
 
-ROLES = {  # the special tokens, by what they do, under the names that published vocabularies give them
+ROLES = {  # special tokens by role, with their names in published vocabularies
     "cls": ("[CLS]", "<s>", "<cls>", "<|endoftext|>"),
     "sep": ("[SEP]", "</s>", "<sep>", "<|endoftext|>"),
     "mask": ("[MASK]", "<mask>"),
@@ -28,7 +28,7 @@ ROLES = {  # the special tokens, by what they do, under the names that published
 
 
 class Tokenizer:
-    """Text to ids and back, over the tokenizers library. Special tokens are known by their role."""
+    """Text to ids and back, with the tokenizers library. Special tokens are found by role."""
 
     def __init__(self, backend: Backend, named: dict[str, str] | None = None) -> None:
         self.backend = backend
@@ -43,7 +43,7 @@ class Tokenizer:
 
     @staticmethod
     def load(folder: Path) -> Tokenizer | None:
-        """The tokenizer of a checkpoint's folder, or None if it has no files of one."""
+        """The tokenizer in the folder of a checkpoint, or None if it has no tokenizer files."""
         settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
         try:
             backend = _backend(folder, settings)
@@ -67,8 +67,8 @@ class Tokenizer:
             write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in self.tokens(range(len(self)))))
 
     def lowercased(self) -> Tokenizer:
-        """The same vocabulary over text in small letters: for word pieces without capitals that are published as if
-        they had some, so that every capital is unknown."""
+        """A copy that lower-cases text: for uncased vocabularies that are published with a cased tokenizer, which turns
+        every capital into [UNK]."""
         other = Tokenizer(Backend.from_str(self.backend.to_str()))
         other.specials = dict(self.specials)
         other.backend.normalizer = BertNormalizer(lowercase=True)
@@ -85,8 +85,8 @@ class Tokenizer:
         return self.specials[role]
 
     def encode(self, text: str, specials: bool = False) -> list[int]:
-        """The ids of a text; with ``specials``, between the tokens that begin and end a sequence. Every usual way to
-        write the mask token ([MASK], <mask>) is understood."""
+        """The ids of a text; with ``specials``, between the tokens that begin and end a sequence. [MASK] and <mask>
+        both stand for the mask token."""
         if "mask" in self.specials:
             own = self.tokens([self.specials["mask"]])[0]
             for name in ROLES["mask"]:
@@ -98,8 +98,8 @@ class Tokenizer:
         return [list(encoding.ids) for encoding in self.backend.encode_batch(list(texts), add_special_tokens=False)]
 
     def encode_pairs(self, texts: Sequence[tuple[str, str | None]], length: int) -> list[tuple[list[int], list[int]]]:
-        """The ids and segments of texts, each alone or with a second one, between the special tokens that this
-        vocabulary puts around them; the longer text is cut first where both are longer than ``length`` tokens."""
+        """The ids and segments of texts or pairs of texts, with special tokens, truncated to ``length`` tokens, the
+        longer text of a pair first."""
         self.backend.enable_truncation(length, strategy="longest_first")
         try:
             inputs = [text if pair is None else (text, pair) for text, pair in texts]
@@ -108,8 +108,8 @@ class Tokenizer:
             self.backend.no_truncation()
 
     def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of texts, and where in its text each of them begins and ends. Without special tokens: a text that
-        speaks of [MASK] has these letters."""
+        """The ids of texts, and the character offsets of each id. Without special tokens: "[MASK]" in a text is
+        encoded as ordinary characters."""
         self.backend.encode_special_tokens = True
         try:
             found = self.backend.encode_batch(list(texts), add_special_tokens=False)
@@ -122,12 +122,12 @@ class Tokenizer:
         return [self.backend.id_to_token(int(number)) or "" for number in ids]
 
     def word(self, number: int) -> str:
-        """One token to show by itself: a word piece as it is spelled, anything else as it reads."""
+        """One token as text: a word piece as the vocabulary spells it, other tokens decoded."""
         token = self.tokens([number])[0]
         return token if self.word_pieces else self.decode([number]).strip() or token
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Readable text: special tokens left out, word pieces joined, no spaces between Chinese characters."""
+        """The text of ids: without special tokens, with word pieces joined and no spaces between Chinese characters."""
         hidden = set(self.specials.values()) - {self.specials.get("unk")}
         kept = [int(number) for number in ids if int(number) not in hidden]
         if self.word_pieces:
@@ -136,7 +136,7 @@ class Tokenizer:
 
 
 def _backend(folder: Path, settings: dict[str, Any]) -> Backend | None:
-    """Whatever tokenizer files the folder has, the most complete first."""
+    """The tokenizer of the most complete files in the folder."""
     if (folder / "tokenizer.json").is_file():
         return Backend.from_file(str(folder / "tokenizer.json"))
     if (folder / "vocab.txt").is_file():

@@ -1,4 +1,4 @@
-"""Tokenizers made from texts."""
+"""Training of tokenizers on texts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ KINDS = ("wordpiece", "bpe", "unigram", "characters")
 def train_tokenizer(
     texts: Iterable[str], kind: str = "wordpiece", size: int = 8000, lowercase: bool = True
 ) -> Tokenizer:
-    """A tokenizer for texts like these: word pieces (BERT; each Chinese character by itself), byte-level pairs (GPT-2),
-    unigrams (T5), or single characters."""
+    """A tokenizer trained on texts: word pieces (BERT; Chinese characters are single tokens), byte-level BPE (GPT-2),
+    unigrams (T5), or characters."""
     if kind not in KINDS:
         raise MasqueradeError(f"There is no tokenizer of kind '{kind}'; choose from {', '.join(KINDS)}.")
     if size <= len(SPECIALS):
-        raise MasqueradeError(f"A vocabulary of {size} has no room for words; give more than {len(SPECIALS)}.")
+        raise MasqueradeError(f"A vocabulary of {size} tokens has only special ones; give more than {len(SPECIALS)}.")
     seen, some = _peek(texts)
     if not some:
-        raise MasqueradeError("There is no text to make a vocabulary of.")
+        raise MasqueradeError("There is no text to train a tokenizer on; give at least one document.")
     backend = _characters(seen, size, lowercase) if kind == "characters" else _trained(seen, kind, size, lowercase)
     cls, sep = (("[CLS]", 2), ("[SEP]", 3))
     backend.post_processor = processors.TemplateProcessing(
@@ -36,7 +36,7 @@ def train_tokenizer(
 
 
 def _trained(texts: Iterator[str], kind: str, size: int, lowercase: bool) -> Backend:
-    """One of the library's own kinds."""
+    """A tokenizer of a kind that the library trains."""
     trainer: trainers.Trainer
     if kind == "wordpiece":
         backend = Backend(models.WordPiece(unk_token="[UNK]"))
@@ -68,7 +68,7 @@ def _trained(texts: Iterator[str], kind: str, size: int, lowercase: bool) -> Bac
 
 
 def _characters(texts: Iterator[str], size: int, lowercase: bool) -> Backend:
-    """The most frequent characters; anything else is unknown. Blanks are a character too."""
+    """A tokenizer of the most frequent characters, spaces included; all others are unknown."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update((text.lower() if lowercase else text).replace(" ", "▁"))
@@ -84,7 +84,7 @@ def _characters(texts: Iterator[str], size: int, lowercase: bool) -> Backend:
 
 
 def _peek(texts: Iterable[str]) -> tuple[Iterator[str], bool]:
-    """The texts, and whether there are any."""
+    """The texts, and whether there is at least one."""
     stream = iter(texts)
     first = next(stream, None)
 
