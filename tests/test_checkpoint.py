@@ -272,7 +272,7 @@ def test_a_pickle_that_is_not_plain_tensors_is_refused_and_not_run(
     [
         ("{", "is not readable JSON"),
         ("[1]", "holds no JSON object"),
-        ('{"model_type": "whisper"}', "family 'whisper', which is not known"),
+        ('{"model_type": "whisper"}', "family 'whisper', not supported here"),
         ('{"model_type": "bert"}', "has no '[a-z_]+'"),
         ('{"model_type": "bert", "architectures": ["BertForVideo"]}', "holds a BertForVideo"),
         ('{"model_type": "bert", "hidden_size": "wide", "num_attention_heads": 5, "vocab_size": 9, "num_hidden_layers": 1}',  # noqa: E501

@@ -172,7 +172,7 @@ def test_a_vocabulary_that_cannot_be_made_is_one_sentence() -> None:
         train_tokenizer(TEXTS, "morse")
     with pytest.raises(MasqueradeError, match="tokens has only special ones"):
         train_tokenizer(TEXTS, "bpe", 5)
-    with pytest.raises(MasqueradeError, match="no text to make a vocabulary of"):
+    with pytest.raises(MasqueradeError, match="no text to train a tokenizer on"):
         train_tokenizer([])
 
 
