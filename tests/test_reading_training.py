@@ -30,6 +30,7 @@ from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.reading.training import Reading, TrainReader
 from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run
+from masquerade.training.recipe import read_recipe
 
 MAT = "The cat sat on a warm red mat by the sea. NASA saw the cat."
 DOGS = "Two old dogs saw NASA in  the Café: the dogs walk."
@@ -459,3 +460,10 @@ def test_questions_without_any_answer_stop_the_run_with_one_sentence(home: Path,
 def test_a_bad_recipe_is_one_sentence(home: Path, tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MasqueradeError, match=sentence):
         job_of(home, tmp_path, **changes)
+
+
+def test_the_old_name_of_a_recipe_key_still_works(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "old.toml"
+    path.write_text('train = "a.json"\nout = "runs/x"\nstart = "bert"\nstrangers = 0.3\n', encoding="utf-8")
+    assert read_recipe(path, Reading).unanswerable == 0.3
+    assert read_recipe(path, Reading, ["strangers=0.4"]).unanswerable == 0.4
