@@ -80,7 +80,7 @@ def ours(source: str, folder: str) -> Answerer:
             for _ in write(task.session, writing):
                 pass
             for ask, texts in zip(asks, writing.results(), strict=True):
-                yield ask, [ask.words(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts], 0.0
+                yield ask, [ask.text_of(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts], 0.0
 
     model, beam = masquerade.load(source), Beam(BEAMS, length_penalty=0.0)
     readers = {

@@ -197,7 +197,7 @@ class Walker(Reader):
             self.asked += 1
             self.silent += not ids
             self.missed += bool(ids) and best.score > score + 1e-4
-            yield ask, [ask.words(tuple(ids), math.exp(score), self.tokenizer)] if ids else [], 0.0
+            yield ask, [ask.text_of(tuple(ids), math.exp(score), self.tokenizer)] if ids else [], 0.0
 
 
 def evaluate(folder: Path, way: str, records: Sequence[QuestionRecord], metric: str) -> dict[str, float]:
