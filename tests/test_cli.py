@@ -109,7 +109,8 @@ def test_shipped_recipes_have_names(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_public_names_are_listed_and_there() -> None:
-    wanted = "load save build Spec Layout masks Cache Model Reader Answer Classifier Tagger generate MasqueradeError"
+    wanted = "load save build Spec Layout masks Cache Model Reader Answer Classifier Tagger generate Encoder"
+    wanted += " KnowledgeBase MasqueradeError"
     assert {*wanted.split(), "__version__"} == set(dir(masquerade))
     assert all(hasattr(masquerade, name) for name in dir(masquerade))
     with pytest.raises(AttributeError, match="no attribute 'Desk'"):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from masquerade.labelling.classifier import Classifier
     from masquerade.labelling.tagger import Tagger
     from masquerade.layout import Layout
+    from masquerade.memory.retrieval.encoder import Encoder
+    from masquerade.memory.retrieval.knowledge import KnowledgeBase
     from masquerade.nn.cache import Cache
     from masquerade.nn.model import Model, build
     from masquerade.nn.spec import Spec
@@ -28,6 +30,8 @@ __all__ = [
     "Answer",
     "Cache",
     "Classifier",
+    "Encoder",
+    "KnowledgeBase",
     "Layout",
     "MasqueradeError",
     "Model",
@@ -46,6 +50,8 @@ _MODULES = {  # each name is imported when it is first used, so that `masquerade
     "Answer": "masquerade.reading.answers",
     "Cache": "masquerade.nn.cache",
     "Classifier": "masquerade.labelling.classifier",
+    "Encoder": "masquerade.memory.retrieval.encoder",
+    "KnowledgeBase": "masquerade.memory.retrieval.knowledge",
     "Layout": "masquerade.layout",
     "Model": "masquerade.nn.model",
     "Reader": "masquerade.reading.reader",

@@ -31,7 +31,7 @@ def load(source: str | Path) -> Model:
     A weight that is missing, unused or of the wrong shape is an error, and nothing is loaded.
     """
     kernels.use()
-    place = _locate(str(source))
+    place = locate(str(source))
     folder = place if place.is_dir() else place.parent
     config = _configuration(folder)
     weights = read_weights(place) if place.is_dir() else read_tensorflow(place)
@@ -61,7 +61,7 @@ def save(model: Model, folder: str | Path, dtype: torch.dtype | None = None) -> 
     write_text(place / "config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
 
-def _locate(source: str) -> Path:
+def locate(source: str) -> Path:
     """A local folder or TensorFlow checkpoint, or the folder that a hub id is downloaded to."""
     path = Path(source).expanduser()
     if path.is_dir():

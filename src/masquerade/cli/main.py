@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from masquerade.cli import labelling, models, reading, writing  # noqa: F401  (their commands register themselves)
+from masquerade.cli import collections, labelling, models, reading, writing  # noqa: F401  (their commands register themselves)
 from masquerade.cli.app import app
 from masquerade.cli.show.output import escape_what_cannot_be_shown, note_on_escapes
 from masquerade.errors import MasqueradeError

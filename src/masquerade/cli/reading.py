@@ -23,7 +23,9 @@ from masquerade.cli.app import (
     evaluate,
     train,
 )
+from masquerade.cli.collections import Dense, Where
 from masquerade.cli.recipes import recipe_file
+from masquerade.errors import MasqueradeError
 
 
 class AskCommand(TyperCommand):
@@ -74,6 +76,11 @@ def ask(
     free: Annotated[
         bool, typer.Option("--free", help="Allow any words as the answer, not only a span of the text.")
     ] = False,
+    kb: Annotated[Path | None, typer.Option(help="Ask this collection, made by index, instead of files.")] = None,
+    passages: Annotated[int, typer.Option(min=1, help="With --kb: how many passages are read.")] = 10,
+    where: Where = None,
+    dense: Dense = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With --kb: show every stage with its time.")] = False,
     as_json: Json = False,
 ) -> None:
     """Answer a question from your texts, with its probability and its place.
@@ -84,9 +91,18 @@ def ask(
     [dim]masquerade ask "都江堰是谁修建的？" --in examples/dujiangyan.txt --n-best 3[/dim]
     [dim]masquerade ask "Who signed it?" --in contracts "letters/*.pdf"[/dim]
     [dim]masquerade ask --in notes report.md[/dim]
+    [dim]masquerade ask "Who signed it?" --kb kb --trace[/dim]
     """
     from masquerade.cli.show.ask import AskOptions, show_answers
 
+    if kb is not None:
+        from masquerade.cli.show.collections import answer_from
+
+        if source:
+            raise MasqueradeError("--in and --kb cannot be given together; ask the files or the collection.")
+        options = AskOptions(n_best, vote, decoder, free)
+        answer_from(question, kb, model, options, passages, where or [], dense, trace, as_json)
+        return
     show_answers(question, source or [], model, AskOptions(n_best, vote, decoder, free), as_json)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +58,10 @@ class Document:
         """The unit that a character belongs to."""
         index = max(bisect_right(self._starts, offset) - 1, 0)
         return Citation(self.unit, self.numbers[index] if self.numbers else index + 1)
+
+    def unit_starts(self, start: int, end: int) -> tuple[int, ...]:
+        """Where units begin inside a span, its first character left out."""
+        return self._starts[bisect_right(self._starts, start) : bisect_left(self._starts, end)]
 
     def cite(self, offset: int) -> str:
         """The file and the place of a character for people: "notes.txt:12" or "report.pdf, page 3"."""

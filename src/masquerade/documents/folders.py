@@ -54,7 +54,7 @@ def read_documents(sources: Sequence[str]) -> tuple[list[Document], list[Skipped
         raise MasqueradeError("There is nothing to read; give a file or a folder by --in, or - for standard input.")
     documents, skipped, seen = list[Document](), list[Skipped](), set[str]()
     for source in dict.fromkeys(sources):
-        named, paths = _files(source)
+        named, paths = file_paths(source)
         read = 0
         for path in paths:
             try:
@@ -76,7 +76,7 @@ def read_documents(sources: Sequence[str]) -> tuple[list[Document], list[Skipped
 def read_document(source: str) -> Document:
     """The document of one file, or with "-" of standard input."""
     name = STANDARD_INPUT if source == "-" else source
-    data = _bytes(source, name)
+    data = read_bytes(source, name)
     document = format_of(name, data)(data, name)
     check_limit(len(document.text), MAX_CHARACTERS, "characters", name)
     if not document.text.strip():
@@ -100,7 +100,7 @@ def format_of(name: str, data: bytes) -> _Format:
     return read_plain if name == STANDARD_INPUT or not suffix else read_code
 
 
-def _files(source: str) -> tuple[bool, Iterable[str]]:
+def file_paths(source: str) -> tuple[bool, Iterable[str]]:
     """Is this a single file that was named, and the paths of the files that it stands for?"""
     path = Path(source).expanduser()
     if source == "-" or not glob.has_magic(source) or path.exists():
@@ -127,7 +127,7 @@ def _resolved(path: str) -> str:
         raise MasqueradeError(f"'{path}' cannot be read: {error}.") from error
 
 
-def _bytes(source: str, name: str) -> bytes:
+def read_bytes(source: str, name: str) -> bytes:
     """The bytes of a file; no more of them are read than a file may have."""
     try:
         if source == "-":

@@ -60,11 +60,11 @@ def show_answers(
     else:
         session.remember()
         try:
-            for each in _questions():
+            for each in questions_typed():
                 session.answer(each, several=True)
         except (KeyboardInterrupt, EOFError):
             print(file=sys.stderr)  # the shell's prompt begins on a new line
-    _show_skipped(skipped)
+    show_skipped(skipped)
 
 
 def _load(model: str | None, question: str, documents: Sequence[Document]) -> Reader:
@@ -85,7 +85,7 @@ def _show_guesses(documents: Sequence[Document]) -> None:
             print(f"'{document.name}' is not Unicode; it was read as {document.encoding}.", file=sys.stderr)
 
 
-def _show_skipped(skipped: Sequence[Skipped]) -> None:
+def show_skipped(skipped: Sequence[Skipped]) -> None:
     """Name the files that were not read, with their reasons."""
     if skipped:
         print(f"{len(skipped):,} of the files were not read:", file=sys.stderr)
@@ -168,7 +168,7 @@ class AskSession:
         return plain
 
 
-def _questions() -> Iterator[str]:
+def questions_typed() -> Iterator[str]:
     """Questions as they are typed, until an empty line; or the lines of standard input."""
     if not sys.stdin.isatty():
         lines = (decode_utf8(line, "text of standard input").strip() for line in sys.stdin.buffer)

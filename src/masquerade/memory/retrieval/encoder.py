@@ -1,0 +1,108 @@
+"""The encoder: a vector for each text, from any encoder checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from masquerade.checkpoints.folders import load, locate
+from masquerade.errors import MasqueradeError
+from masquerade.layout import PADDING, Layout
+from masquerade.memory.retrieval.pooling import Pooling
+from masquerade.nn.model import Model
+
+TOKENS = 4096  # tokens that go through the network at once
+
+NAMED = {  # short names of published encoders: the hub id, and what its own files do not say
+    "minilm": ("sentence-transformers/all-MiniLM-L6-v2", {}),
+    "e5-small": ("intfloat/e5-small-v2", {"query": "query: ", "passage": "passage: "}),
+    "bge-small-zh": ("BAAI/bge-small-zh-v1.5", {"query": "为这个句子生成表示以用于检索相关文章："}),
+    "m3e-small": ("moka-ai/m3e-small", {}),
+}
+
+
+class Encoder:
+    """A network with a pooling: texts in, vectors out."""
+
+    def __init__(self, model: Model, pooling: Pooling | None = None, source: str = "") -> None:
+        if model.decoder is not None or model.spec.between:
+            raise MasqueradeError("Sentence vectors need a plain encoder such as BERT, without a decoder or a fork.")
+        self.model, self.pooling, self.source = model.eval(), pooling or Pooling(), source
+        room = model.spec.longest - model.spec.position_offset or 512  # relative positions have no end
+        self.longest = min(self.pooling.longest or room, room)
+
+    @staticmethod
+    def load(source: str | Path, **settings: Any) -> Encoder:
+        """An encoder by its folder, hub id or short name (NAMED). ``settings`` (pooling, normalize, longest, query,
+        passage) replace those that its files name."""
+        name, further = NAMED.get(str(source), (str(source), {}))
+        folder = locate(name)
+        pooling = replace(Pooling.load(folder if folder.is_dir() else folder.parent), **{**further, **settings})
+        return Encoder(load(folder), pooling, str(folder) if Path(name).exists() else str(source))
+
+    @property
+    def width(self) -> int:
+        """The size of a vector."""
+        return self.model.spec.width
+
+    def fingerprint(self) -> str:
+        """A hash of the weights, the vocabulary and the pooling: vectors of equal fingerprints can be compared."""
+        made = hashlib.blake2b(repr(sorted(asdict(self.pooling).items())).encode(), digest_size=12)
+        made.update(self.model.tokenizer.backend.to_str().encode())
+        for name, weight in self.model.state_dict().items():
+            made.update(name.encode())
+            made.update(weight.detach().cpu().contiguous().numpy().data)
+        return made.hexdigest()
+
+    def encode_queries(self, texts: Sequence[str]) -> Tensor:
+        """The vectors of queries, with their prefix: (n, width)"""
+        return self.encode([self.pooling.query + text for text in texts])
+
+    def encode_passages(self, texts: Sequence[str]) -> Tensor:
+        """The vectors of passages, with their prefix: (n, width)"""
+        return self.encode([self.pooling.passage + text for text in texts])
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str], done: Callable[[int], None] = lambda count: None) -> Tensor:
+        """The vectors of texts as they are, on the CPU: (n, width). ``done`` is called with the number of texts
+        encoded since the last call."""
+        out = torch.zeros(len(texts), self.width)
+        encoded = self.model.tokenizer.encode_pairs([(text, None) for text in texts], self.longest)
+        for group in self._groups([len(ids) for ids, _ in encoded]):
+            out[torch.tensor(group)] = self._vectors([encoded[index] for index in group])
+            done(len(group))
+        return out
+
+    def _groups(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Which texts go through the network together: texts of like lengths, so that there is little padding."""
+        group = list[int]()
+        for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+            if group and lengths[index] * (len(group) + 1) > TOKENS:
+                yield group
+                group = []
+            group.append(index)
+        if group:
+            yield group
+
+    def _vectors(self, texts: Sequence[tuple[list[int], list[int]]]) -> Tensor:
+        """The vectors of a group of texts, given as ids and segments: (n, width)"""
+        shape = len(texts), max(len(ids) for ids, _ in texts)
+        ids, segment = torch.full(shape, self.model.spec.pad), torch.zeros(shape, dtype=torch.long)
+        lengths = torch.tensor([len(each) for each, _ in texts])
+        for row, (own, kinds) in enumerate(texts):
+            ids[row, : len(own)], segment[row, : len(own)] = torch.tensor(own), torch.tensor(kinds)
+        real = torch.arange(shape[1]) < lengths[:, None]
+        layout = Layout.of(ids, segment=segment, document=torch.where(real, 0, PADDING)).to(self.model.device)
+        if self.pooling.pooling == "cls":
+            vectors = self.model.hidden(layout, at=layout.first)
+        else:
+            states = self.model.hidden(layout)  # (n, longest, width)
+            vectors = (states * layout.real[..., None]).sum(1) / lengths[:, None].to(states.device)
+        return (normalize(vectors, dim=-1) if self.pooling.normalize else vectors).float().cpu()

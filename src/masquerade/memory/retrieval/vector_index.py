@@ -1,0 +1,118 @@
+"""The vectors of a collection in FAISS, kept in step with the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from masquerade.files import write_whole
+from masquerade.memory.retrieval.packages import retrieval_package
+from masquerade.memory.retrieval.store import CollectionStore
+
+FILE = "vectors.faiss"
+KINDS = {"flat": 0, "8 bits": 100_000, "IVF, 8 bits": 400_000}  # from how many passages on each kind is used
+SAMPLE = 50_000  # vectors that quantisers are trained on
+PROBED = 16  # one in this many lists of an inverted file is searched
+FEW = 10_000  # passages; if a filter leaves at most this many, all lists are searched
+PART = 50_000  # vectors that are added at once
+
+
+def kind_for(count: int) -> str:
+    """The kind of index for a number of passages."""
+    return next(kind for kind, least in reversed(KINDS.items()) if count >= least)
+
+
+class VectorIndex:
+    """Nearest passages by dot product. The index is a copy of the vectors in the store: it is brought up to date when
+    it is opened, and made anew if its file is missing, damaged, or of another kind or width."""
+
+    def __init__(self, store: CollectionStore, width: int) -> None:
+        self.faiss = retrieval_package("faiss")
+        self.store, self.width, self.path = store, width, store.folder / FILE
+        self.index, self.saved = self._read(), True
+        if self.index is None:
+            self.index, self.saved = self._empty("flat", np.zeros(0, np.int64)), False
+        self.synchronise()
+
+    @property
+    def kind(self) -> str:
+        """The kind of the index, one of KINDS."""
+        if self._is_ivf(self.index):
+            return "IVF, 8 bits"
+        return "flat" if isinstance(self.faiss.downcast_index(self.index.index), self.faiss.IndexFlat) else "8 bits"
+
+    def synchronise(self) -> None:
+        """Add and remove what the store has gained and lost since the index was written."""
+        wanted, held = self.store.ids(), self._held()
+        if KINDS[kind_for(len(wanted))] > KINDS[self.kind]:
+            self.index, held = self._empty(kind_for(len(wanted)), wanted), np.zeros(0, np.int64)
+            self.saved = False
+        gone, new = np.setdiff1d(held, wanted), np.setdiff1d(wanted, held)
+        if len(gone):
+            self.index.remove_ids(gone)
+            self.saved = False
+        for start in range(0, len(new), PART):
+            part = new[start : start + PART]
+            self.index.add_with_ids(self.store.vectors(part, self.width), part)
+            self.saved = False
+
+    def save(self) -> None:
+        """Write the index, whole or not at all."""
+        if not self.saved:
+            write_whole(self.path, lambda path: self.faiss.write_index(self.index, str(path)))
+            self.saved = True
+
+    def search(self, vector: np.ndarray, k: int, allowed: np.ndarray | None = None) -> list[tuple[int, float]]:
+        """The nearest passages of a vector (width,) with their dot products, the best one first; of ``allowed`` ones
+        only, if given."""
+        if not self.index.ntotal or (allowed is not None and not len(allowed)):
+            return []
+        selector = None if allowed is None else self.faiss.IDSelectorBatch(allowed)
+        if self._is_ivf(self.index):
+            few = allowed is not None and len(allowed) <= FEW
+            probed = self.index.nlist if few else max(1, self.index.nlist // PROBED)
+            parameters = self.faiss.SearchParametersIVF(sel=selector, nprobe=probed)
+        else:
+            parameters = self.faiss.SearchParameters(sel=selector)
+        query = np.ascontiguousarray(vector, dtype=np.float32)[None]
+        scores, ids = self.index.search(query, min(k, self.index.ntotal), params=parameters)
+        return [(int(id), float(score)) for id, score in zip(ids[0], scores[0], strict=True) if id >= 0]
+
+    def _read(self) -> Any:
+        """The index in the file, or None if there is none that can be used."""
+        if not self.path.is_file():
+            return None
+        try:
+            index = self.faiss.read_index(str(self.path))
+        except RuntimeError:  # what FAISS raises for a damaged file
+            return None
+        fits = isinstance(index, self.faiss.IndexIDMap2) or self._is_ivf(index)
+        return index if fits and index.d == self.width else None
+
+    def _empty(self, kind: str, ids: np.ndarray) -> Any:
+        """A new index; quantisers are trained on some of the vectors to come, those of ``ids``."""
+        metric = self.faiss.METRIC_INNER_PRODUCT
+        if kind == "flat":
+            return self.faiss.IndexIDMap2(self.faiss.IndexFlat(self.width, metric))
+        lists = int(4 * len(ids) ** 0.5)
+        name = f"IVF{lists},SQ8" if kind.startswith("IVF") else "SQ8"
+        made = self.faiss.index_factory(self.width, name if name.startswith("IVF") else f"IDMap2,{name}", metric)
+        sample = np.random.default_rng(0).permutation(ids)[:SAMPLE]
+        made.train(self.store.vectors(np.sort(sample), self.width))
+        return made
+
+    def _is_ivf(self, index: Any) -> bool:
+        return isinstance(index, self.faiss.IndexIVF)
+
+    def _held(self) -> np.ndarray:
+        """The numbers of the passages in the index: (n,)"""
+        if not self._is_ivf(self.index):
+            return np.asarray(self.faiss.vector_to_array(self.index.id_map), dtype=np.int64)
+        lists = self.index.invlists
+        parts = [
+            np.array(self.faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)), dtype=np.int64)
+            for number in range(self.index.nlist)
+            if lists.list_size(number)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,111 @@
+"""The words of a collection in tantivy (BM25), kept in step with the store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from masquerade.errors import MasqueradeError
+from masquerade.memory.retrieval.packages import retrieval_package
+from masquerade.memory.retrieval.store import CollectionStore
+from masquerade.memory.retrieval.words import search_terms
+
+FOLDER = "words"
+HEAP = 64_000_000  # bytes that new terms are collected in
+PART = 2_000  # passages that are added between two commits
+
+
+class WordIndex:
+    """Passages by their words. Changes wait in the store (``pending``) until the index has committed them, so that
+    none is lost if the process ends in between."""
+
+    def __init__(self, store: CollectionStore) -> None:
+        self.tantivy = retrieval_package("tantivy")
+        self.store, self.path = store, store.folder / FOLDER
+        builder = self.tantivy.SchemaBuilder()
+        builder.add_unsigned_field("passage", stored=True, indexed=True, fast=True)
+        builder.add_text_field("words", tokenizer_name="terms", index_option="freq")
+        self.schema = builder.build()
+        self.index: Any = None
+        try:
+            if self.path.is_dir():
+                self._open()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # a damaged index; tantivy's panics are no Exceptions
+            self.index = None
+
+    @property
+    def current(self) -> bool:
+        """Whether the index has what the store has."""
+        return self.index is not None and not self.store.pending() and self._count() == self.store.count("passages")
+
+    def synchronise(self, done: Callable[[int], None] = lambda count: None) -> None:
+        """Commit the changes that wait in the store. An index that is missing or damaged, or does not have what it
+        should, is made anew. Only the writer of the collection may call this."""
+        pending = self.store.pending()
+        if self.index is None or not self._consistent(pending):
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path.mkdir(parents=True)
+            self._open()
+            pending = sorted({*pending, *self.store.ids().tolist()})
+        if not pending:
+            return
+        try:
+            writer = self.index.writer(HEAP, 1)
+        except ValueError as error:
+            raise MasqueradeError(f"The words in '{self.path}' cannot be written: {error}.") from error
+        for start in range(0, len(pending), PART):
+            part = pending[start : start + PART]
+            found = self.tantivy.Query.term_set_query(self.schema, "passage", part)
+            writer.delete_documents_by_query(found)
+            for stored in self.store.passages(part).values():
+                document = self.tantivy.Document()
+                document.add_unsigned("passage", stored.id)
+                document.add_text("words", " ".join(search_terms(stored.passage.searched(stored.title))))
+                writer.add_document(document)
+            writer.commit()
+            with self.store.transaction():
+                self.store.settle(part)
+            done(len(part))
+        writer.wait_merging_threads()
+        self.index.reload()
+
+    def search(self, text: str, k: int, allowed: np.ndarray | None = None) -> list[tuple[int, float]]:
+        """The passages that share terms with a text, with their BM25 scores, the best one first; of ``allowed`` ones
+        only, if given."""
+        terms = list(dict.fromkeys(search_terms(text)))
+        if self.index is None or not terms or (allowed is not None and not len(allowed)):
+            return []
+        query, occur = self.tantivy.Query, self.tantivy.Occur
+        parts = [(occur.Should, query.term_query(self.schema, "words", term, "freq")) for term in terms]
+        wanted = query.boolean_query(parts)
+        if allowed is not None:
+            chosen = query.const_score_query(query.term_set_query(self.schema, "passage", allowed.tolist()), 0.0)
+            wanted = query.boolean_query([(occur.Must, wanted), (occur.Must, chosen)])
+        searcher = self.index.searcher()
+        hits = searcher.search(wanted, k, count=False).hits
+        ids = searcher.fast_field_values("passage", [place for _, place in hits])
+        return [(int(id), float(score)) for id, (score, _) in zip(ids, hits, strict=True)]
+
+    def reload(self) -> None:
+        """See what the writer has committed since the index was opened."""
+        if self.index is not None:
+            self.index.reload()
+
+    def _open(self) -> None:
+        self.index = self.tantivy.Index(self.schema, str(self.path))
+        analyzer = self.tantivy.TextAnalyzerBuilder(self.tantivy.Tokenizer.whitespace()).build()
+        self.index.register_tokenizer("terms", analyzer)
+        self._count()
+
+    def _count(self) -> int:
+        return int(self.index.searcher().num_docs)
+
+    def _consistent(self, pending: Sequence[int]) -> bool:
+        """Whether the index has as many passages as it should have, given the changes that wait."""
+        total, added = self.store.count("passages"), len(self.store.passages(pending))
+        return total - added <= self._count() <= total + len(pending) - added
