@@ -5,7 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 
-from masquerade.cli import collections, labelling, models, reading, writing  # noqa: F401  (their commands register themselves)
+from masquerade.cli import (  # noqa: F401  (their commands register themselves)
+    collections,
+    entities,
+    labelling,
+    models,
+    reading,
+    writing,
+)
 from masquerade.cli.app import app
 from masquerade.cli.show.output import escape_what_cannot_be_shown, note_on_escapes
 from masquerade.errors import MasqueradeError
@@ -16,6 +23,7 @@ EXTRAS = {  # which extra of the package installs a module
     "jieba": "train",
     "matplotlib": "train",
     "tensorboard": "train",
+    "ahocorasick_rs": "entities",
     "charset_normalizer": "documents",
     "docx": "documents",
     "pypdfium2": "documents",

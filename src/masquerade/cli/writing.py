@@ -19,12 +19,21 @@ def fill(
     method: Annotated[
         str | None, typer.Option(help="Fill all [MASK] tokens, or GLM's blanks, together by a method of generate.")
     ] = None,
+    memory: Annotated[
+        Path | None, typer.Option(help="A knowledge base, for a model that has a memory; shows links and facts too.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict the [MASK] tokens of a text: each by itself in one pass, or together by a method.
 
     [dim]masquerade fill "巴黎是[MASK]国的首都。" --model path/to/bert[/dim]
+    [dim]masquerade fill "Marie Curie was born in [MASK]." --model runs/facts --memory kb[/dim]
     """
+    if memory is not None:
+        from masquerade.cli.show.entities import show_recalled
+
+        show_recalled(model, memory, text, top, as_json)
+        return
     from masquerade.cli.show.texts import show_filled
 
     show_filled(model, text, top, method, as_json)

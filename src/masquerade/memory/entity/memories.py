@@ -17,7 +17,7 @@ from torch import Tensor
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.aliases import AliasMatcher, Mention, fold
 from masquerade.memory.entity.store import KnowledgeStore
-from masquerade.memory.entity.vectors import TextVectors
+from masquerade.memory.entity.vectors import Progress, TextVectors
 
 VECTORS = "vectors.safetensors"
 
@@ -79,7 +79,7 @@ class EntityMemory:
         relations: Iterable[Relation] = (),
         facts: Iterable[tuple[str, str, str]] = (),
         source: str = "",
-        progress: Any = None,
+        progress: Progress | None = None,
     ) -> Kind:
         """Make a knowledge base in a folder: entities, relations, and facts as keys of subject, relation and object.
         ``source`` is the encoder's checkpoint. The folder appears when it is complete."""
@@ -138,6 +138,14 @@ class EntityMemory:
         number, key, label, description = rows[0]
         names = dict(self.store.rows("SELECT text, count FROM alias WHERE entity = ?", (number,)))
         return KnownEntity(key, label, description, names, number)
+
+    def knows(self, name: str) -> bool:
+        """Whether there is an entity of this key, label or name."""
+        return bool(self._named(name))
+
+    def removed(self) -> list[int]:
+        """The numbers of removed entities."""
+        return [number for (number,) in self.store.rows("SELECT number FROM entity WHERE removed")]
 
     def label(self, number: int) -> str:
         """The label of an entity, by its number."""
@@ -242,8 +250,7 @@ class EntityMemory:
         for number, stored_bytes in self.store.rows(f"SELECT number, vector FROM {table} WHERE vector IS NOT NULL"):
             vectors[number] = torch.from_numpy(np.frombuffer(stored_bytes, dtype=np.float32).copy())
         if table == "entity":
-            for (number,) in self.store.rows("SELECT number FROM entity WHERE removed"):
-                vectors[number] = 0.0
+            vectors[self.removed()] = 0.0
         return vectors
 
     def _at_version(self, name: str, make: Any) -> Any:
@@ -261,7 +268,7 @@ def _fill(
     facts: Iterable[tuple[str, str, str]],
     encoder: TextVectors,
     source: str,
-    progress: Any,
+    progress: Progress | None,
 ) -> None:
     """Write the files of a new knowledge base."""
     encoder.centre = None  # the entities' own

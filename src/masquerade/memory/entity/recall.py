@@ -117,8 +117,9 @@ def _entities(
     null, found = outputs[f"{NAME}.null"].tolist(), []
     for blank in range(len(linked.blanks)):
         pair = min((index for index, number in enumerate(owner) if number == blank), key=lambda index: null[index])
-        values, numbers = outputs[f"{NAME}.answers"][pair].softmax(-1).topk(
-            min(top, outputs[f"{NAME}.answers"].shape[1]))  # fmt: skip
+        scores = outputs[f"{NAME}.answers"][pair].clone()
+        scores[memory.removed()] = float("-inf")
+        values, numbers = scores.softmax(-1).topk(min(top, len(scores)))
         named = [memory.entity(number) for number in numbers.tolist()]
         answers = [Proposal(each.label, value, each.key) for each, value in zip(named, values.tolist(), strict=True)]
         weights, keys = outputs[f"{NAME}.fact_weights"][pair].sort(descending=True)

@@ -11,7 +11,7 @@ from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.memories import KnownEntity, Relation
-from masquerade.memory.entity.vectors import TextVectors
+from masquerade.memory.entity.vectors import Progress, TextVectors
 
 DESCRIPTION = 300  # characters of a description
 OWN_TITLE = 10.0  # how often a whole title counts as a name, beside a title without its "(…)"
@@ -26,6 +26,14 @@ class Gathered:
         self.names: dict[str, Counter[str]] = {}
         self.relations: dict[str, str] = {}
         self.facts: dict[tuple[str, str, str], None] = {}
+
+    @staticmethod
+    def of(sources: Iterable[str]) -> Gathered:
+        """What the records of some files say."""
+        gathered = Gathered()
+        for source in sources:
+            gathered.read(source)
+        return gathered
 
     def read(self, source: str) -> None:
         """Take over what the records of a file say: facts, entities, relations or articles."""
@@ -100,16 +108,17 @@ class Gathered:
         self._entity({"id": title, "label": bare or title, "aliases": names, "description": first})
 
 
-def build(
-    sources: Iterable[str], out: str | Path, encoder: TextVectors, origin: str = "", progress: Any = None
+def create(
+    gathered: Gathered, out: str | Path, encoder: TextVectors, origin: str = "", progress: Progress | None = None
 ) -> FactMemory:
-    """Make a knowledge base in the folder ``out`` from files of facts, entities, relations or articles. ``origin`` is
-    the encoder's checkpoint, which later additions need."""
-    gathered = Gathered()
-    for source in sources:
-        gathered.read(source)
+    """Make a knowledge base of what was gathered, in the folder ``out``. ``origin`` is the encoder's checkpoint, which
+    later additions need; ``progress`` is told how many entities each pass has done."""
     if not gathered.labels:
         raise MasqueradeError("There is no entity in these files, so there is no knowledge base to build.")
     relations = [Relation(key, label) for key, label in gathered.relations.items()]
-    started = None if progress is None else progress(len(gathered.labels))
-    return FactMemory.create(out, gathered.entities(), encoder, relations, gathered.facts, origin, started)
+    return FactMemory.create(out, gathered.entities(), encoder, relations, gathered.facts, origin, progress)
+
+
+def build(sources: Iterable[str], out: str | Path, encoder: TextVectors, origin: str = "") -> FactMemory:
+    """Make a knowledge base in the folder ``out`` from files of facts, entities, relations or articles."""
+    return create(Gathered.of(sources), out, encoder, origin)

@@ -18,6 +18,7 @@ from masquerade.nn.model import Model
 LENGTH = 48  # tokens of a label and its description
 TOGETHER = 64  # texts of a pass
 
+Progress = Callable[[int], object]  # told how many texts each pass has done
 Named = tuple[str, str]  # a label and a description, which may be empty
 
 
@@ -39,7 +40,7 @@ class TextVectors:
         """The width of the vectors."""
         return self.model.spec.width
 
-    def __call__(self, texts: Sequence[Named], progress: Callable[[int], object] | None = None) -> Tensor:
+    def __call__(self, texts: Sequence[Named], progress: Progress | None = None) -> Tensor:
         """(texts, width); ``centre`` is the mean of these texts if there was none. ``progress`` is told how many texts
         each pass has done."""
         means = self._means(texts, progress)
@@ -48,7 +49,7 @@ class TextVectors:
         return F.normalize(means - self.centre, dim=-1) * math.sqrt(math.sqrt(self.width))
 
     @torch.inference_mode()
-    def _means(self, texts: Sequence[Named], progress: Callable[[int], object] | None) -> Tensor:
+    def _means(self, texts: Sequence[Named], progress: Progress | None) -> Tensor:
         """The mean state of each text: (texts, width)"""
         tokenizer, device = self.model.tokenizer, self.model.device
         length = min(LENGTH, self.model.spec.longest)
