@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 
@@ -28,13 +29,18 @@ EXTRAS = {  # which extra of the package installs a module
     "docx": "documents",
     "pypdfium2": "documents",
     "selectolax": "documents",
+    "ahocorasick_rs": "entities",
+    "faiss": "retrieval",
+    "Stemmer": "retrieval",
+    "tantivy": "retrieval",
     "transformers": "dev",
 }
 
 
 def main() -> None:
     """Run a command. Errors that the user can act on are printed in one sentence."""
-    gc.set_threshold(100_000, 50, 100)  # importing torch makes millions of objects, and none of them is garbage
+    gc.set_threshold(1_000_000)  # importing torch makes a million objects, none of which is garbage,
+    atexit.register(gc.freeze)  # and searching them once more when the process ends takes as long again
     escape_what_cannot_be_shown()
     try:
         app()
