@@ -151,7 +151,7 @@ def test_what_cannot_be_cut_is_told_in_a_sentence() -> None:
     small: dict[str, Any] = {"width": 8, "layers": 1, "heads": 1, "feedforward": 8, "outputs": ("lm",)}
     with pytest.raises(MasqueradeError, match="without a tokenizer"):
         keep_tokens(build(Spec(vocab=20, **small)), [5])
-    with pytest.raises(MasqueradeError, match="check that they belong together"):
+    with pytest.raises(MasqueradeError, match="check that the tokenizer belongs to it"):
         keep_tokens(Model(Spec(vocab=20, **small), tokenizer), [50])
     clusters = Spec(vocab=len(tokenizer), cutoffs=(20,), lm_dense=False, **small)
     with pytest.raises(MasqueradeError, match="clusters"):

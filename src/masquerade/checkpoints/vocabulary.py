@@ -33,7 +33,7 @@ def keep_tokens(model: Model, tokens: Iterable[int]) -> tuple[Model, list[int]]:
     tokenizer, old = cut(model.tokenizer, {*tokens, *named, *([spec.pad] if spec.pad < size else [])})
     if old[-1] >= spec.vocab:
         raise MasqueradeError(
-            f"Token {old[-1]} is beyond the model's {spec.vocab} tokens; check that they belong together."
+            f"Token {old[-1]} is beyond the model's {spec.vocab} tokens; check that the tokenizer belongs to it."
         )
     new = {number: place for place, number in enumerate(old)}
     decoder = None if spec.decoder is None else replace(spec.decoder, vocab=len(old), pad=new.get(spec.decoder.pad, 0))

@@ -1,4 +1,4 @@
-"""A loss curve as a picture."""
+"""Loss curves as PNG files."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from masquerade.drawing.pictures import INK, MARGIN, Box, Drawing, Label, heading, printed
 from masquerade.nn.spec import Spec
 
-PARTS = {  # what a block of a figure does: its colour in a file, and in a terminal
+PARTS = {  # kind of block → its colour in a file, and in a terminal
     "words": ("#f8e6c3", "yellow"),
     "attention": ("#cfdff1", "blue"),
     "source": ("#e8d3e6", "magenta"),
@@ -24,17 +24,17 @@ PARTS = {  # what a block of a figure does: its colour in a file, and in a termi
     "frame": ("#f5f7f9", "bright_black"),
 }
 ARMS = {(0, -1): 1, (0, 1): 2, (-1, 0): 4, (1, 0): 8}  # up, down, left, right
-WIRES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # the sign for each sum of arms
+WIRES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # the character for each sum of arms
 TIPS = {(0, -1): "▲", (0, 1): "▼", (-1, 0): "◀", (1, 0): "▶"}
-ACROSS, DOWN = 8, 14  # pixels of a cell on a drawing
+ACROSS, DOWN = 8, 14  # pixels of a cell
 WIRE = "#8a94a2"
 
 Point = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """A box on the grid, its border included; its lines are written in the middle, the first one is its name. A frame
-    stands around other blocks and has its line at the top."""
+    """A box on the grid, with its border; its lines are centred, and the first is its name. A frame surrounds other
+    blocks and has its line at the top."""
 
     x: int
     y: int
@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """Blocks, frames before what is in them, and the ways between: the corners of each, its last on a border."""
+    """Blocks, each frame before its contents, and the connections, as lists of corners that end on a border."""
 
     title: str
     caption: str
@@ -55,19 +55,19 @@ class Figure:
 
     @property
     def size(self) -> Point:
-        """How many cells it takes, across and down."""
+        """The number of cells across and down."""
         return max(each.x + each.width for each in self.blocks), max(each.y + each.height for each in self.blocks)
 
 
 def _direction(start: Point, end: Point) -> Point:
-    """The step that leads from one point to another in the same row or column."""
+    """The unit step from one point to another in the same row or column."""
     return (end[0] > start[0]) - (end[0] < start[0]), (end[1] > start[1]) - (end[1] < start[1])
 
 
 def plan(figure: Figure) -> list[Text]:
-    """The figure as lines for a terminal. Lines that meet join, since a cell sums up the arms it has."""
+    """The figure as lines for a terminal. Wires that meet are joined, because a cell sums its arms."""
     arms: dict[Point, int] = {}
-    cells: dict[Point, tuple[str, str]] = {}  # sign and style
+    cells: dict[Point, tuple[str, str]] = {}  # character and style
 
     def wire(start: Point, end: Point, style: str) -> None:
         (x, y), (dx, dy) = start, _direction(start, end)
@@ -120,7 +120,7 @@ def lay_figure(figure: Figure) -> Drawing:
     for way in figure.ways:
         for start, end in pairwise(way):
             (x, y), (u, v), (dx, dy) = place(*start), place(*end), _direction(start, end)
-            if end == way[-1]:  # the wire ends inside its tip
+            if end == way[-1]:  # the wire ends inside its arrowhead
                 u, v = u - 6 * dx, v - 6 * dy
                 labels.append(Label(u + dx, v + dy + 3.0, TIPS[dx, dy], 9, WIRE, "middle"))
             boxes.append(Box(min(x, u) - 1, min(y, v) - 1, abs(u - x) + 2, abs(v - y) + 2, 0, WIRE, "way"))
@@ -128,7 +128,7 @@ def lay_figure(figure: Figure) -> Drawing:
     return Drawing(width, height, boxes, labels, printed(figure.title), printed(figure.caption))
 
 
-WIDTH = 38  # cells of a column: the frame, in it the blocks, and right of them the way around a sublayer
+WIDTH = 38  # cells of a column: the frame, its blocks, and to their right the residual connection
 INSIDE = WIDTH - 6  # of a block
 ADDED = {
     "learned": "learned positions",
@@ -141,10 +141,10 @@ NORM = {"layer": "layer norm", "rms": "RMS norm"}
 
 @dataclass
 class _Column:
-    """A stack as it grows upwards, from row 0 to rows above it, which are negative."""
+    """A stack that is drawn upwards from row 0; rows above it are negative."""
 
     x: int
-    top: int = 0  # the upper border of what is there
+    top: int = 0  # the upper border of the last block
     blocks: list[Block] = field(default_factory=list)
     ways: list[list[Point]] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ class _Column:
         return self.x + 2 + INSIDE // 2
 
     def put(self, kind: str, *lines: str, gap: int = 0) -> Block:
-        """One more block: on the border of the last one, or over a gap with a way through it."""
+        """Add a block: directly above the last one, or above a gap with a connection."""
         bottom = self.top - gap - 1 if gap else self.top
         text = tuple(part for line in lines for part in wrap(line, INSIDE - 4))
         block = Block(self.x + 2, bottom - len(text) - 1, INSIDE, len(text) + 2, text, kind)
@@ -164,7 +164,7 @@ class _Column:
         return block
 
     def sublayer(self, spec: Spec, kind: str, *lines: str, gap: int = 2) -> Block:
-        """Attention or feed-forward, its norm before or after, and the way around it."""
+        """Add attention or feed-forward, its norm before or after, and its residual connection."""
         branch = self.top - gap + 1
         if spec.norm_first:
             self.put("norm", NORM[spec.norm], gap=gap)
@@ -175,7 +175,7 @@ class _Column:
         return block
 
     def embeddings(self, spec: Spec, shared: bool) -> None:
-        """Words, and everything that is added to them before the first layer."""
+        """Add the token embeddings, and everything that is added to them before the first layer."""
         narrow = spec.embedding or spec.width
         notes = ["queries: one vector"] * spec.query_vector + [f"scaled by √{spec.width}"] * spec.embedding_scale
         self.put("words", "the encoder's words" if shared else "words", f"{spec.vocab:,} × {narrow}", *notes)
@@ -224,19 +224,19 @@ class _Column:
 
 
 def _relations(spec: Spec) -> list[str]:
-    """What attention itself knows of positions."""
+    """The relative positions of attention, one line each."""
     known = {
-        "rotary": "turned by position (rotary)",
+        "rotary": "rotary positions",
         "buckets": f"{spec.buckets} buckets of distance",
         "nezha": f"fixed distances up to {spec.max_distance}",
-        "transformer-xl": "asks distance" + (" and segment" if spec.segment_relation else ""),
+        "transformer-xl": "relative distance" + (" and segment" if spec.segment_relation else ""),
         "disentangled": f"distance scored by {' and '.join(spec.position_scores)}",
     }
     return [known[name] for name in spec.positions if name in known]
 
 
 def _heads(spec: Spec) -> list[str]:
-    """What stands on top: each head by its name."""
+    """The heads, one line each."""
     labels, dense = f"{len(spec.labels)} labels", f"dense, {spec.lm_activation}, norm, " if spec.lm_dense else ""
     table = "adaptive softmax" if spec.cutoffs else "tied" if spec.tied else "own table"
     known = {"lm": dense + table, "boundary": "a span from its edges", "detect": "replaced?", "tag": labels,
@@ -247,8 +247,8 @@ def _heads(spec: Spec) -> list[str]:
 
 
 def diagram(spec: Spec, title: str, caption: str = "", masks: Sequence[str] = ()) -> Figure:
-    """The network that a spec assembles, from the words at the bottom to the heads on top; an encoder–decoder as two
-    columns. ``masks`` are named where they say more than the spec's own."""
+    """The figure of a spec's network, from the embeddings at the bottom to the heads at the top; an encoder–decoder has
+    two columns. ``masks`` replace the name of the spec's mask."""
     first, second = _Column(0), spec.decoder
     first.embeddings(spec, shared=False)
     if second is None:

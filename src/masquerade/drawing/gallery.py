@@ -1,4 +1,4 @@
-"""Every mask with an example to look at: what ``masquerade draw`` shows."""
+"""An example of every mask, for ``masquerade draw``."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from masquerade.text.chinese import is_wide
 
 @dataclass
 class ExampleVocabulary:
-    """The tokens of the example texts, numbered as they come."""
+    """The tokens of the example texts, numbered in the order of their occurrence."""
 
     known: list[str] = field(default_factory=lambda: ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[START]", "[MEMORY]"])
 
     def ids(self, text: str) -> list[int]:
-        """A Chinese character is a token, and so is a word or a mark of any other script."""
+        """The ids of a text: Chinese characters, words of other scripts, punctuation and [SPECIAL] tokens."""
         found = re.findall(r"\[[A-Z]+\]|[^\W_]+|\S", text)
         tokens = [part for word in found for part in (word if any(map(is_wide, word)) else [word])]
         return [self.id(token) for token in tokens]
 
     def id(self, token: str) -> int:
-        """The number of a token, a new one if it is new."""
+        """The id of a token, which is added if it is new."""
         if token not in self.known:
             self.known.append(token)
         return self.known.index(token)
 
 
-Parts = list[list[int]]  # the ids of each part of the text, which are separated by |
+Parts = list[list[int]]  # the ids of each part of a text
 PAD, CLS, SEP, MASK, START, MEMORY = range(6)
 
 
@@ -46,7 +46,7 @@ def _shuffled(n: int) -> list[int]:
 
 
 def _infill(ids: list[int]) -> Layout:
-    """Two blanks, the later one written first."""
+    """The infill mask with two blanks, the second filled first."""
     if len(ids) < 4:
         return masks.infill([*ids[:-1], MASK], [(len(ids) - 1, [START, ids[-1]])])
     third = len(ids) // 3
@@ -95,7 +95,7 @@ EXAMPLES: dict[str, tuple[str, int, Callable[[Parts], Layout]]] = {  # name → 
 
 
 def picture(name: str, text: str | None = None) -> Picture:
-    """The picture of a mask over a text; where the mask has several parts, ``|`` stands between them."""
+    """The picture of a mask over a text; parts of a text are separated by ``|``."""
     if name not in EXAMPLES:
         raise LayoutError(f"There is no mask '{name}'; there are {', '.join(EXAMPLES)}.")
     usual, least, lay_out = EXAMPLES[name]
@@ -122,7 +122,7 @@ def picture(name: str, text: str | None = None) -> Picture:
 
 
 def show(name: str | None, text: str | None, out: Path | None, every: bool) -> None:
-    """Print the picture of a mask, or of every mask; or save it."""
+    """Print or save the picture of a mask, or of every mask."""
     if name is None and not every:
         raise MasqueradeError(f"Name a mask to draw, or --all of them: {', '.join(EXAMPLES)}.")
     if every and out is not None and out.suffix:

@@ -30,7 +30,7 @@ from rich.text import Text
 from masquerade.errors import MasqueradeError
 from masquerade.files import write_whole
 
-KINDS = {  # what a position holds, and its colour in a file
+KINDS = {  # kind of token → its colour in a file
     "content": "#4878b0",
     "placeholder": "#e0a03c",
     "query": "#2f9e8f",
@@ -43,19 +43,19 @@ FAMILY = (
     "'Noto Sans', 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans CJK SC', 'Source Han Sans SC', 'PingFang SC', "
     "'Microsoft YaHei', 'WenQuanYi Micro Hei', 'DejaVu Sans', 'Droid Sans Fallback', sans-serif"
 )
-LONGEST = 12  # columns of a token before it is cut
+LONGEST = 12  # the most columns of a token
 MARGIN, SCALE = 28, 2
-KEY = "A row looks at its filled columns; a colour says what a column holds."
-UNLABELLED = "Tokens are left out, for there are too many to read."
+KEY = "A row sees its filled columns; the colour is the kind of the column's token."
+UNLABELLED = "Tokens are omitted, because there are too many to read."
 WIDE = "Wider than this terminal; a file shows all of it: --out mask.svg"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A mask with the tokens of both its axes: everything a drawing needs, and no tensor."""
+    """A mask with the tokens of both axes, without tensors."""
 
     title: str
-    seen: Sequence[Sequence[bool]]  # seen[q][k]: row q looks at column k
+    seen: Sequence[Sequence[bool]]  # seen[q][k]: row q sees column k
     rows: Sequence[str]  # token of each row (query), drawn at the left
     columns: Sequence[str]  # token of each column (key), drawn on top
     row_kinds: Sequence[str]  # one of KINDS for each row
@@ -63,7 +63,7 @@ class Picture:
     caption: str = ""  # one sentence: who sees whom
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn here, where the mistake is, rather than deep in a drawing."""
+        """Check that all sizes agree."""
         height, width = len(self.rows), len(self.columns)
         if not height or not width:
             raise MasqueradeError("A picture needs at least one row and one column.")
@@ -76,12 +76,12 @@ class Picture:
 
 
 def kinds_in(picture: Picture) -> list[str]:
-    """The kinds that occur, in the order of the palette: the legend."""
+    """The kinds that occur, in the order of KINDS, for the legend."""
     return [kind for kind in KINDS if kind in picture.row_kinds or kind in picture.column_kinds]
 
 
 def _printable(text: str) -> str:
-    """Control characters and lone surrogates, which no terminal or XML file takes, spelled as escapes."""
+    """The text with control characters and lone surrogates, which are invalid in XML, as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -90,7 +90,7 @@ def printed(text: str) -> str:
 
 
 def _token(token: str) -> str:
-    """A token fit to be a label: blanks made visible, cut with an ellipsis when it is long."""
+    """A token as a label: with visible spaces, and cut if it is long."""
     token = _printable(token.replace(" ", "␣"))
     if cell_len(token) <= LONGEST:
         return token
@@ -100,13 +100,13 @@ def _token(token: str) -> str:
 
 
 def terminal(picture: Picture, colour: bool = True) -> RenderableType:
-    """The picture as text for a rich console, two columns to a cell, since a Chinese character takes two."""
+    """The picture as text for a rich console, two columns a cell, as wide as a Chinese character."""
     return _Terminal(picture, colour)
 
 
 @dataclass(frozen=True)
 class _Terminal:
-    """Rendered late, because only the console knows whether the picture fits it."""
+    """Rendered by the console, which knows its width."""
 
     picture: Picture
     colour: bool
@@ -139,7 +139,7 @@ class _Terminal:
 
 
 def _upright(token: str) -> list[str]:
-    """The characters of a token, each padded to two columns, to be written one under the other."""
+    """The characters of a token, each padded to two columns, for vertical text."""
     parts: list[str] = []
     for character in _token(token):
         if parts and cell_len(character) == 0:  # an accent belongs to the letter before it
@@ -150,7 +150,7 @@ def _upright(token: str) -> list[str]:
 
 
 class Box(NamedTuple):
-    """A filled rectangle; its role is what it stands for, such as "seen content"."""
+    """A filled rectangle; its role is its meaning, such as "seen content"."""
 
     x: int
     y: int
@@ -174,7 +174,7 @@ class Label(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Everything on the drawing, in drawing order; title and caption also for those who cannot see it."""
+    """Boxes and labels in drawing order; title and caption also describe it for screen readers."""
 
     width: int
     height: int
@@ -185,7 +185,7 @@ class Drawing(NamedTuple):
 
 
 def lay_drawing(picture: Picture) -> Drawing:
-    """Place everything, the boxes on whole pixels, so that their edges are sharp."""
+    """The drawing of a mask, with boxes on whole pixels, so that their edges are sharp."""
     rows, columns = [_token(t) for t in picture.rows], [_token(t) for t in picture.columns]
     cell = max(2, min(36, 900 // max(len(rows), len(columns))))
     gap = 2 if cell >= 20 else 1 if cell >= 5 else 0
@@ -195,7 +195,7 @@ def lay_drawing(picture: Picture) -> Drawing:
     angle = 0 if max(wide) <= cell - gap else 45 if cell * 0.7 >= size * 1.25 else 90
     angles = [0 if len(t) == 1 and (angle == 45 or cell_len(t) == 2) else angle for t in columns]
 
-    # How much room the labels take on each side of the cells; a slanted one also leans out to the right.
+    # The space of the labels on each side of the cells; slanted ones extend to the right.
     before = ceil(max(measure(t, size) for t in rows)) + 8 if labelled else 0
     above = ceil(max(w * sin(radians(a)) + size * cos(radians(a)) for w, a in zip(wide, angles, strict=True))) + 4
     lean = max((i + 0.5) * cell + (w + size) * cos(radians(45)) for i, w in enumerate(wide)) - len(columns) * cell
@@ -209,7 +209,7 @@ def lay_drawing(picture: Picture) -> Drawing:
     top = y + 12 + (above if labelled else 0) + 6
 
     def cross(x: float, y: float, text: str, anchor: str, angle: int) -> Label:
-        """A label whose middle line, not its baseline, runs through x, y."""
+        """A label that is centred on x, y vertically."""
         drop, turn = size * 0.36, radians(angle)
         return Label(x + drop * sin(turn), y + drop * cos(turn), text, size, INK, anchor, angle)
 
@@ -222,7 +222,7 @@ def lay_drawing(picture: Picture) -> Drawing:
         if labelled:
             up = top - 9 - (size / 2 if turn == 0 else 5 if turn == 45 else 1)
             labels.append(cross(left + i * cell + (cell - gap) / 2, up, text, "start" if turn else "middle", turn))
-    if not labelled:  # one field under many small cells keeps the file small
+    if not labelled:  # one background for many small cells keeps the file small
         boxes.append(Box(left, top, len(columns) * cell - gap, len(rows) * cell - gap, 0, FIELD, "field"))
     radius = round(cell / 6) if labelled else 0
     for q, row in enumerate(picture.seen):
@@ -250,7 +250,7 @@ def lay_drawing(picture: Picture) -> Drawing:
 
 
 def heading(labels: list[Label], title: str, caption: str, width: int) -> int:
-    """Put title and caption on top of a drawing of that width; how far down they reach."""
+    """Add title and caption at the top of a drawing of this width; returns their lower edge."""
     y = MARGIN - 8
     for text, size, fill in ((printed(title), 19, INK), (printed(caption), 13, FAINT)):
         for line in _wrap(text, size, width - 2 * MARGIN):
@@ -261,7 +261,7 @@ def heading(labels: list[Label], title: str, caption: str, width: int) -> int:
 
 
 def _wrap(text: str, size: float, width: float) -> list[str]:
-    """Break a text into lines that fit: at a blank where there is one, else (as Chinese has none) anywhere."""
+    """A text as lines that fit, broken at spaces or, as in Chinese, anywhere."""
     lines: list[str] = []
     while text:
         end = len(text)
@@ -269,7 +269,7 @@ def _wrap(text: str, size: float, width: float) -> list[str]:
             end -= 1
         if end < len(text) and text[end] != " " and text[end - 1].isascii():
             end = text.rfind(" ", 0, end) + 1 or end
-        while 1 < end < len(text) and text[end] in "，。、；：！？）》」』”":  # which never begin a line
+        while 1 < end < len(text) and text[end] in "，。、；：！？）》」』”":  # never at the start of a line
             end -= 1
         lines.append(text[:end].strip())
         text = text[end:].strip()
@@ -287,7 +287,7 @@ def _font(name: str, size: float) -> ImageFont.FreeTypeFont:
 
 @lru_cache(maxsize=8192)
 def font_of(character: str) -> str:
-    """The shipped font that has the character, or "" when none has (it would draw its sign for a missing one)."""
+    """The shipped font that has the character, or "" if none has it."""
     for name in FONTS:
         font = _font(name, 32)
         if bytes(font.getmask(character)) != bytes(font.getmask("\uffff")):
@@ -297,7 +297,7 @@ def font_of(character: str) -> str:
 
 @lru_cache(maxsize=8192)
 def measure(text: str, size: float) -> float:
-    """How wide a text is. The SVG may be shown in another font, so its labels hang on anchors, not on this."""
+    """The width of a text in the shipped fonts. An SVG may be shown in other fonts, so its labels use anchors."""
     width = 0.0
     for name, run in groupby(text, font_of):
         letters = "".join(run)
@@ -337,7 +337,9 @@ def png(drawn: Picture | Drawing) -> bytes:
         image.paste(box.fill, place, _corners(width, height, radius) if radius else None)
     for label in drawing.labels:
         long = measure(label.text, label.size) * SCALE
-        reach = ceil(long + 2 * SCALE * label.size)  # from the middle of a square, so that turning moves nothing
+        reach = ceil(
+            long + 2 * SCALE * label.size
+        )  # text starts at the centre of a square, so that rotation does not move it
         text = Image.new("L", (2 * reach, 2 * reach))
         start = reach - long * {"start": 0.0, "middle": 0.5, "end": 1.0}[label.anchor]
         _write(ImageDraw.Draw(text), start, reach, label.text, label.size)
@@ -351,14 +353,14 @@ def png(drawn: Picture | Drawing) -> bytes:
 
 @lru_cache(maxsize=64)
 def _corners(width: int, height: int, radius: int) -> Image.Image:
-    """A smooth rounded rectangle, made large and shrunk, for Pillow's own have jagged corners."""
+    """A rounded rectangle, drawn large and reduced, because Pillow does not smooth corners."""
     large = Image.new("L", (width * 8, height * 8))
     ImageDraw.Draw(large).rounded_rectangle((0, 0, width * 8 - 1, height * 8 - 1), radius * 8, fill=255)
     return large.reduce(8)
 
 
 def _write(draw: ImageDraw.ImageDraw, x: float, y: float, text: str, size: float) -> None:
-    """Write from x along the baseline y, each run in the font that has it; others as their code point in a box."""
+    """Write a text at x on the baseline y, each run in a font that has it; other characters as code points in a box."""
     big = size * SCALE
     for name, run in groupby(text, font_of):
         letters = "".join(run)

@@ -1,4 +1,4 @@
-"""How a text came about: step by step, which of its tokens were there."""
+"""The state of a text after each decoding step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from masquerade.decoding.loop import Commit
 
 @dataclass(frozen=True)
 class Step:
-    """The tokens that stood after a step, None for those still missing, and which of them it wrote."""
+    """The tokens after a step, None for unknown ones, and the indices that it wrote."""
 
     number: int
     ids: list[int | None]
@@ -18,7 +18,7 @@ class Step:
 
 
 def steps(trace: Sequence[Commit]) -> list[Step]:
-    """A text's trace as one line a step; a token that is written again takes the place of the one before it."""
+    """The steps of a trace; a token that is written again replaces the earlier one."""
     ids: list[int | None] = [None] * (1 + max((commit.index for commit in trace), default=-1))
     found = []
     for number in sorted({commit.step for commit in trace}):

@@ -1,6 +1,5 @@
-"""Shows how a text came about, step by step: in the terminal as a curtain that is lifted token by token, in a file as a
-grid with a row for each step and a column for each token. One token a step is a staircase, all at once is one row, and
-blocks are a staircase with broad steps."""
+"""Draws the decoding steps of a text: a row for each step and a column for each token, in the terminal or as a file.
+One token a step is a staircase, all at once is one row, and blocks are a staircase with broad steps."""
 
 from __future__ import annotations
 
@@ -30,21 +29,21 @@ from masquerade.drawing.steps import Step, steps
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.generate import GeneratedText
 
-STATES = {  # of a token at a step: its style in a terminal, its colour in a file and that of its word
+STATES = {  # state of a token → style in a terminal, colours of box and text in a file
     "written in this step": ("bold white on blue", "#4878b0", PAPER),
     "written again": ("bold black on yellow", "#e0a03c", INK),
-    "there already": ("", "#d3e0ef", INK),
+    "written before": ("", "#d3e0ef", INK),
     "not yet known": ("dim", FIELD, INK),
 }
 NEW, AGAIN, OLD, UNKNOWN = STATES
-WIDEST, TALLEST = 1600, 1800  # pixels of a grid before it is made smaller
-ROW, SIZE, SMALLEST = 28, 13.0, 6.0  # the height of a row; a word's size, and the least that can be read
+WIDEST, TALLEST = 1600, 1800  # the most pixels of a grid
+ROW, SIZE, SMALLEST = 28, 13.0, 6.0  # height of a row; font size, and the smallest readable one
 
 Grid = list[list[tuple[str, int | None]]]  # for each step and token: its state, and its id where it is known
 
 
 def grid(found: Sequence[Step]) -> Grid:
-    """What every token was at every step."""
+    """The state of every token at every step."""
     rows: Grid = []
     for step in found:
         before = rows[-1] if rows else [(UNKNOWN, None)] * len(step.ids)
@@ -57,8 +56,8 @@ def grid(found: Sequence[Step]) -> Grid:
 
 
 def curtain(tokenizer: Tokenizer, written: GeneratedText, width: int) -> Text:
-    """The whole text after each step, what the step wrote in colour and what is missing as ░; every token stands in
-    the same columns at all steps. Lines are broken so that they fit into ``width`` columns."""
+    """The text after each step, with new tokens in colour and unknown ones as ░. A token has the same columns in all
+    steps; lines are wrapped to ``width`` columns."""
     rows = grid(steps(written.trace))
     shown = Text(no_wrap=True)
     if not rows:
@@ -79,18 +78,18 @@ def curtain(tokenizer: Tokenizer, written: GeneratedText, width: int) -> Text:
 
 
 def summary(written: GeneratedText) -> str:
-    """In a few words: how many tokens in how many steps."""
+    """The numbers of tokens and steps, as text."""
     tokens, taken = len({commit.index for commit in written.trace}), len({commit.step for commit in written.trace})
     return f"{tokens} token{'s' * (tokens != 1)} in {taken} step{'s' * (taken != 1)}"
 
 
 def draw_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, GeneratedText]], title: str, path: Path) -> None:
-    """Draw how each text came about, one below the other, under a name each, to a .png or .svg file."""
+    """Draw the steps of each named text, one below the other, to a .png or .svg file."""
     save(lay_traces(tokenizer, texts, title), path)
 
 
 def lay_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, GeneratedText]], title: str) -> Drawing:
-    """The grids of all texts on one drawing, in one scale."""
+    """One drawing with the grids of all texts, in one scale."""
     grids = [grid(steps(written.trace)) for _, written in texts]
     columns = [_widths(tokenizer, rows) for rows in grids]
     scale = min(1.0, WIDEST / max(map(sum, columns)), TALLEST / (ROW * sum(map(len, grids))))
@@ -99,7 +98,7 @@ def lay_traces(tokenizer: Tokenizer, texts: Sequence[tuple[str, GeneratedText]],
     width = max(460, left + ceil(scale * max(map(sum, columns))) + MARGIN)
     boxes: list[Box] = []
     labels: list[Label] = []
-    y = heading(labels, title, "" if labelled else "Words are left out, for there are too many to read.", width)
+    y = heading(labels, title, "" if labelled else "Tokens are omitted, because there are too many to read.", width)
     for (name, written), rows, wide in zip(texts, grids, columns, strict=True):
         y += 26
         labels.append(Label(MARGIN, y, _cut(printed(name), width - 2 * MARGIN - 150), 13, INK))
@@ -151,7 +150,7 @@ def _legend(boxes: list[Box], labels: list[Label], shown: set[str], y: int) -> i
 
 
 def _widths(tokenizer: Tokenizer, rows: Grid) -> list[float]:
-    """How wide each column has to be for the words that stand in it."""
+    """The width of each column, for the widest of its tokens."""
     return [
         max(30.0, max(measure(_word(tokenizer, token), SIZE) + 14 for _, token in column if token is not None))
         for column in zip(*rows, strict=True)
@@ -159,7 +158,7 @@ def _widths(tokenizer: Tokenizer, rows: Grid) -> list[float]:
 
 
 def _word(tokenizer: Tokenizer, token: int) -> str:
-    """A token as it stands in a box, cut where it is long."""
+    """A token as the label of a box, cut if it is long."""
     word = _visible(tokenizer.word(token))
     while cell_len(word) > LONGEST:
         word = word.removesuffix("…")[:-1] + "…"
@@ -167,14 +166,14 @@ def _word(tokenizer: Tokenizer, token: int) -> str:
 
 
 def _cut(text: str, width: float) -> str:
-    """A text cut to fit into so many pixels."""
+    """A text cut to a width in pixels."""
     while len(text) > 1 and measure(text, 13) > width:
         text = text.removesuffix("…")[:-1] + "…"
     return text
 
 
 def _readings(tokenizer: Tokenizer, rows: Grid) -> list[dict[int, str]]:
-    """For each place of a text, how the tokens that stood there read behind what stands before them in the end."""
+    """For each index of a text, the text of every token it held, decoded after the final tokens before it."""
     last = [token for _, token in rows[-1] if token is not None]
     columns = [{token for _, token in column if token is not None} for column in zip(*rows, strict=True)]
     return [
@@ -183,7 +182,7 @@ def _readings(tokenizer: Tokenizer, rows: Grid) -> list[dict[int, str]]:
 
 
 def _reading(tokenizer: Tokenizer, before: Sequence[int], token: int) -> str:
-    """A token as it reads behind others: with the space before it; a character of several tokens with the last."""
+    """The text that a token adds after others: with its space; a character of several tokens at the last one."""
     if not tokenizer.decode([token]):
         return tokenizer.tokens([token])[0]  # a special token
     opening, whole = (tokenizer.decode(ids).rstrip("\ufffd") for ids in (before, [*before, token]))
@@ -196,7 +195,7 @@ def _visible(text: str) -> str:
 
 
 def _lines(widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """The places of a text, line by line."""
+    """The indices of tokens, line by line."""
     line: list[int] = []
     for index, width in enumerate(widths):
         if line and sum(widths[place] for place in line) + width > room:

@@ -1,9 +1,8 @@
-"""How well a language model predicts a text, in numbers that can be compared.
+"""Perplexity of language models, comparable between tokenizers.
 
-What is counted is the same for every model: each token of each document once, and one end token a document. Perplexity
-per token depends on the tokenizer: who cuts text into more pieces has an easier guess each time. Per word and per
-character it does not, so these are the numbers to compare models by. They still say nothing of what a tokenizer has
-thrown away: capitals and accents that it folds, blanks, and words that it calls unknown, need not be predicted.
+Every model predicts each token of each document once, and one end token a document. Perplexity per token depends on the
+tokenizer: more tokens a word are easier to predict. Compare models per word or per character. Neither counts what a
+tokenizer removes: capitals and accents that it folds, spaces, and unknown words.
 """
 
 from __future__ import annotations
@@ -25,37 +24,36 @@ from masquerade.nn.model import Model
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.ngram import NGram
 
-TOGETHER = 100  # documents tokenised at a time
-AT_ONCE = 2048  # tokens that a network reads at a time
+TOGETHER = 100  # documents tokenised in one batch
+AT_ONCE = 2048  # tokens of a batch
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """The loss of a text, and how much text that was."""
+    """The loss of a text, and its size."""
 
     loss_per_token: float  # natural logarithm
-    tokens: int  # those of the text, and one end a document
-    words: int  # what stands between blanks
-    characters: int  # all of them, blanks too
+    tokens: int  # with one end token a document
+    words: int  # separated by spaces
+    characters: int  # spaces included
 
     @property
     def perplexity(self) -> float:
-        """Per token: among how many equally likely tokens the model might as well have guessed."""
+        """Perplexity per token."""
         return _exp(self.loss_per_token)
 
     @property
     def word_perplexity(self) -> float:
-        """Per word, whatever pieces it was cut into. Chinese has no blanks between words, so a 'word' would be a whole
-        clause there: look at characters instead. Infinite where it is too large for a number."""
+        """Perplexity per word; infinite if it overflows. Not for Chinese, which has no spaces."""
         return _exp(self.loss_per_token * self.tokens / self.words)
 
     @property
     def bits_per_character(self) -> float:
-        """To how many bits the model would compress a character."""
+        """Bits per character."""
         return self.loss_per_token * self.tokens / self.characters / math.log(2)
 
     def values(self) -> dict[str, float | None]:
-        """All of these numbers by name, with None for what is infinite."""
+        """All numbers by name, with None for infinite ones."""
         derived = ("perplexity", "word_perplexity", "bits_per_character")
         numbers = asdict(self) | {name: getattr(self, name) for name in derived}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
@@ -70,13 +68,13 @@ def perplexity(
     start: int | None = None,
     end: int | None = None,
 ) -> Perplexity:
-    """How well a network that was trained to predict the next token, under whatever mask it was configured, does so.
+    """The perplexity of a network that was trained to predict the next token.
 
     Documents are read as the objective ``next`` lays them out, in windows of ``length`` tokens: the start token,
     ``length`` − 2 tokens of the text, and room for the end. A window moves on by ``stride`` tokens, half of its length
     if not given, and scores those that are new in it; the others are their context. With a stride of a whole length,
-    documents are cut into pieces that know nothing of each other, as in training. The end is scored behind the last
-    token of a document only, not behind every piece. ``start`` and ``end`` are [CLS] and [SEP] if not given.
+    documents are cut into independent pieces, as in training. The end token is scored only after the last token of a
+    document, not after every piece. ``start`` and ``end`` are [CLS] and [SEP] if not given.
     """
     tokenizer = _tokenizer(model)
     stride = length // 2 if stride is None else stride
@@ -107,7 +105,7 @@ def perplexity(
 
 
 def ngram_perplexity(model: NGram, texts: Iterable[str], tokenizer: Tokenizer, *, end: int | None = None) -> Perplexity:
-    """The same of an n-gram model, which reads documents whole; it is trained on what ``documents`` gives."""
+    """The perplexity of an n-gram model, which reads whole documents and was trained on those of ``documents``."""
     if model.vocab != len(tokenizer):
         raise MasqueradeError(
             f"These n-grams are of {model.vocab} different tokens, but the tokenizer has {len(tokenizer)}; use the one "
@@ -120,7 +118,7 @@ def ngram_perplexity(model: NGram, texts: Iterable[str], tokenizer: Tokenizer, *
 
 
 def documents(texts: Iterable[str], tokenizer: Tokenizer, end: int | None = None) -> Iterator[list[int]]:
-    """The ids of texts, each with the end token ([SEP] if not given) behind it."""
+    """The ids of texts, each followed by the end token ([SEP] if not given)."""
     end = tokenizer.special("sep") if end is None else end
     stream = iter(texts)
     while some := list(islice(stream, TOGETHER)):
@@ -141,7 +139,7 @@ def first_tokens(texts: Iterable[Sequence[int]], limit: int | None) -> list[list
 
 
 def show(measured: Mapping[str, Perplexity], as_json: bool = False) -> None:
-    """Print what was measured, a line for each name; as JSON, where a perplexity that is infinite is null."""
+    """Print the measures as a table, a row for each name; or as JSON, with null for infinite values."""
     if as_json:
         print(json.dumps({name: each.values() for name, each in measured.items()}, ensure_ascii=False, indent=2))
         return
@@ -161,13 +159,13 @@ def show(measured: Mapping[str, Perplexity], as_json: bool = False) -> None:
 
 
 class _Tally:
-    """What has been read and scored so far."""
+    """Sums of losses, tokens, words and characters."""
 
     def __init__(self) -> None:
         self.loss, self.tokens, self.words, self.characters = 0.0, 0, 0, 0
 
     def watch(self, texts: Iterable[str]) -> Iterator[str]:
-        """The texts, counted as they pass; those of blanks alone are left out."""
+        """Count and yield the texts that have at least one word."""
         for text in texts:
             words = len(text.split())
             if words:
@@ -181,13 +179,13 @@ class _Tally:
 
     def result(self) -> Perplexity:
         if not self.words:
-            raise MasqueradeError("There is no text to predict: it is empty, or has nothing but blanks.")
+            raise MasqueradeError("There is no text to predict; give at least one word.")
         return Perplexity(self.loss / self.tokens, self.tokens, self.words, self.characters)
 
 
 def _windows(ids: Sequence[int], start: int, room: int, stride: int) -> Iterator[Layout]:
-    """A document, its end included, as windows that show ``room`` tokens of its text at most. Every token is a label in
-    exactly one of them."""
+    """A document, with its end token, as windows of at most ``room`` tokens of its text. Every token is a label in
+    exactly one window."""
     text = len(ids) - 1
     if stride >= room:  # equal pieces, as data.tokens cuts them
         parts = max(1, -(-text // room))
@@ -219,7 +217,7 @@ def _batches(windows: Iterable[Layout], row: int, pad: int) -> Iterator[Layout]:
 
 @torch.inference_mode()
 def _score(model: Model, layout: Layout) -> tuple[float, int]:
-    """The summed loss of a batch's labels, and how many there are."""
+    """The summed loss and the number of the labels of a batch."""
     layout = layout.to(model.device)
     asked = layout.label != IGNORE
     scores = model.scores(layout, "lm", at=asked).float()  # (labels, vocab)
