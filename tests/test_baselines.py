@@ -376,7 +376,7 @@ def test_pieces_cut_apart_are_those_of_training(tokenizer: Tokenizer, tmp_path: 
     model = reader(tokenizer)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     tokens = prepare([str(tmp_path / "text.txt")], tokenizer, tmp_path / "tokens")
-    pieces = [tokens.ids[begin:stop].tolist() for begin, stop in tokens.pieces(10)]
+    pieces = [tokens.ids[begin:stop].tolist() for begin, stop in tokens.pieces(10).spans]
     start, end = tokenizer.special("cls"), tokenizer.special("sep")
     total = sum(float(direct(model, [start, *piece]).sum()) for piece in pieces)
     total += float(direct(model, [start, *pieces[-1], end])[-1])

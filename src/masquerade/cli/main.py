@@ -29,7 +29,6 @@ EXTRAS = {  # which extra of the package installs a module
     "docx": "documents",
     "pypdfium2": "documents",
     "selectolax": "documents",
-    "ahocorasick_rs": "entities",
     "faiss": "retrieval",
     "Stemmer": "retrieval",
     "tantivy": "retrieval",
