@@ -18,7 +18,7 @@ from masquerade.reading.shipped import shipped
 
 QUESTION = "where does the Danube flow into?"
 SHORT = "The Danube flows into the Black Sea, and the Rhine does not."
-LONG = " ".join(f"{SHORT} The old stone was found in {year} in the new city of the king ." for year in (1799, 1822) * 4)
+LONG = " ".join(f"{SHORT} The old stone was found in {year} in the new city of the king ." for year in (1799, 1822) * 2)
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DebertaV2")
 
 
@@ -97,9 +97,15 @@ def test_results_are_those_of_the_pipeline_that_was_removed(
         assert ours["answer"] == context[ours["start"] : ours["end"]]
 
 
-def test_it_is_called_in_every_way(tmp_path: Path) -> None:
-    qa_checkpoint("Bert", tmp_path)
-    answers = masquerade.pipeline("question-answering", tmp_path, max_seq_len=64)
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a BERT for question answering."""
+    qa_checkpoint("Bert", folder := tmp_path_factory.mktemp("bert"))
+    return folder
+
+
+def test_it_is_called_in_every_way(bert: Path) -> None:
+    answers = masquerade.pipeline("question-answering", bert, max_seq_len=64)
     one = answers(question=QUESTION, context=SHORT)
     other = answers(question="who?", context=LONG)
     assert answers({"question": QUESTION, "context": SHORT}) == one
@@ -111,9 +117,10 @@ def test_it_is_called_in_every_way(tmp_path: Path) -> None:
         assert {**got, "score": 0} == {**alone, "score": 0}
         assert got["score"] == pytest.approx(alone["score"], rel=1e-4)
     assert len(answers(question=[QUESTION, "who?"], context=SHORT)) == 2
+    with pytest.raises(MasqueradeError, match="has no room"):  # the model has 64 positions, whatever is asked for
+        answers(question=QUESTION, context=SHORT, max_seq_len=999, doc_stride=60)
     assert [len(each) for each in answers(question=[QUESTION, "who?"], context=SHORT, top_k=3)] == [3, 3]
-    model = masquerade.load(tmp_path)
-    for given in (model, Reader.load(tmp_path)):
+    for given in (masquerade.load(bert), Reader.load(bert)):
         assert masquerade.pipeline("question-answering", given, max_seq_len=64)(question=QUESTION, context=SHORT) == one
     assert answers(question="who " * 500, context=SHORT, max_question_len=8)["answer"]
 
@@ -154,10 +161,9 @@ def test_without_a_model_the_reader_of_the_language_answers() -> None:
         ([{"question": "q", "context": "c"}], {"max_seq_len": 4}, "has no room"),
     ],
 )
-def test_bad_input_is_one_sentence(given: list[Any], options: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    qa_checkpoint("Bert", tmp_path)
+def test_bad_input_is_one_sentence(given: list[Any], options: dict[str, Any], sentence: str, bert: Path) -> None:
     with pytest.raises(MasqueradeError, match=sentence):
-        masquerade.pipeline("question-answering", tmp_path)(*given, **options)
+        masquerade.pipeline("question-answering", bert)(*given, **options)
 
 
 def test_other_tasks_are_one_sentence() -> None:

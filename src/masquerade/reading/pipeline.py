@@ -163,8 +163,9 @@ class QuestionAnswering:
         if self.model is None:
             raise TypeError("no model to point with")
         spec = self.model.spec
-        limit = spec.longest - spec.position_offset if "learned" in spec.positions else max(LONGEST, context)
-        longest = min(asking.max_seq_len or LONGEST, limit)
+        longest = asking.max_seq_len or LONGEST
+        if "learned" in spec.positions:
+            longest = min(longest, spec.longest - spec.position_offset)
         room = longest - question - self.template.size
         overlap = min(OVERLAP, longest // 2) if asking.doc_stride is None else asking.doc_stride
         if asking.doc_stride is None and overlap >= room > 1:  # the usual values have to work for any question
