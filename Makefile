@@ -1,5 +1,5 @@
-# The two commands of the README. Each makes .venv and installs what it needs, pinned, the first time only.
-#   make ask    draw a mask and fill a [MASK]
+# The two commands of the README. The first run creates .venv and installs pinned packages.
+#   make ask    draw a mask and answer questions from a text
 #   make test   ruff, mypy, pytest
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv

@@ -29,6 +29,7 @@ from typing import Any
 
 from decoding_engines import FAMILIES, KEPT, WHOLE, Case, save_references
 from families import QUIET, SECONDS, TRIES, Worker, wait_for_quiet
+from machine import machine
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -234,6 +235,7 @@ def main() -> None:
     with Progress(console=console) as progress:
         task = progress.add_task("starting", total=len(list(contests(chosen.only, chosen.rows))))
         results = run(chosen, lambda what: progress.update(task, advance=1, description=what))
+    console.print(machine(), highlight=False, markup=False)
     console.print(table(results, sizes() if "d" in chosen.only else {}))
     if chosen.plot is not None and "c" in chosen.only:
         plot(results, chosen.plot)

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from engines import ENGINES, FAMILIES, MIXED, SEED, SETTINGS, VOCAB, Family, tokens
+from machine import machine
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -194,6 +195,7 @@ def main() -> None:
             results += compare(name, chosen, lambda what: progress.update(task, advance=1, description=what))
             if chosen.json:
                 chosen.json.write_text(json.dumps(results, indent=1))
+    console.print(machine(), highlight=False, markup=False)
     console.print(table(results))
 
 

@@ -29,6 +29,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, TextIO
 
+from machine import machine
+
 RIVALS = {"padded": "random", "grouped": "group_by_length", "blocks": "random"}  # and how Trainer is to sample
 STEP = 4096  # tokens of an optimizer step
 ROW = {128: 128, 512: 512}  # tokens of our packed rows, for pieces of so many: attention pays for the row's length
@@ -377,6 +379,7 @@ def main() -> None:
                 )
                 if chosen.json:
                     chosen.json.write_text(json.dumps(results, indent=1))
+    console.print(machine(), highlight=False, markup=False)
     console.print(table(results))
 
 

@@ -31,6 +31,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from families import QUIET, SECONDS, TRIES, Worker, wait_for_quiet
+from machine import machine
 from reading_engines import questions, save_encoder
 from rich.console import Console
 from rich.progress import Progress
@@ -190,6 +191,7 @@ def main() -> None:
         results = run(chosen, lambda what: progress.update(task, advance=1, description=what))
     print(f"{len(pairs)} questions of {len(passages)} passages, {sum(map(len, passages)) / len(passages):,.0f} "
           f"characters each; {chosen.threads} threads, {chosen.rounds} rounds.\n")  # fmt: skip
+    print(machine())
     print(table(results))
 
 

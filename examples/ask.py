@@ -1,4 +1,4 @@
-"""What `make ask` runs: draw the mask of the reader, then ask questions of the texts beside this file."""
+"""What `make ask` runs: draw the mask of the reader, then answer questions from the texts in this folder."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ QUESTIONS = {
 
 
 def run(*words: str) -> None:
-    """Show a command as one would type it, and run it."""
+    """Print a command as it is typed, and run it."""
     quoted = (f'"{word}"' if not word.isascii() or set(word) & set(" [|?") else word for word in words)
     print(f"\n$ masquerade {' '.join(quoted)}", flush=True)
     subprocess.run([sys.executable, "-m", "masquerade", *words], check=True, cwd=ROOT)
 
 
 def main() -> None:
-    """A passage that all its questions share, drawn; and questions of each text."""
+    """Draw the mask of questions that share a passage, and answer questions from each text."""
     run("draw", "shared_passage", "--text", "Young read a name | who ? | what ?")
     for text, questions in QUESTIONS.items():
         for question in questions:
