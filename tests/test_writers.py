@@ -155,7 +155,7 @@ def test_a_decoder_that_does_not_fit_its_encoder_is_refused() -> None:
     decoder = Spec(vocab=20, width=16, layers=1, heads=1, feedforward=8, cross=True)
     with pytest.raises(SpecError, match="cannot share the embeddings"):
         Spec(vocab=20, width=8, layers=1, heads=1, feedforward=8, decoder=decoder)
-    with pytest.raises(SpecError, match="A decoder is one stack with 'cross' set"):
+    with pytest.raises(SpecError, match="A decoder has to be one stack with 'cross' set"):
         Spec(vocab=20, width=8, layers=1, heads=1, feedforward=8, decoder=Spec(vocab=20, width=8, heads=1))
 
 
