@@ -174,6 +174,15 @@ def test_every_weight_of_a_part_is_trained(kind: str) -> None:
 
 
 @torch.no_grad()
+def test_facts_that_are_not_read_leave_a_classifier_of_entities() -> None:
+    without, empty = network("facts", top=0), network("facts", Stored(facts=0))
+    for text in (0, 2):
+        one, other = alone(without, text).outputs, alone(empty, text).outputs
+        torch.testing.assert_close(one["memory.answers"], other["memory.answers"])
+        assert (one["memory.null"] == 1.0).all()
+
+
+@torch.no_grad()
 def test_overlapping_mentions_with_one_beginning_both_count() -> None:
     model = network("entities")
     layout = bidirectional(TEXTS[2])

@@ -1,4 +1,4 @@
-"""Commands for knowledge bases: build, show, search and change entities and facts."""
+"""Commands for knowledge bases: build, show, search and change entities and facts; train networks that read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Json, app
+from masquerade.cli.app import Changes, Json, RecipeName, Resume, app, train
 
 entities = typer.Typer(help="Knowledge bases: entities, their names, and facts about them.", no_args_is_help=True)
 app.add_typer(entities, name="entities")
@@ -123,3 +123,20 @@ def remove(
         remove_entity(base, names[0])
     else:
         remove_fact(base, names)
+
+
+@train.command("entities")
+def train_entities(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train an encoder with a memory of entities or facts, from linked texts and a knowledge base.
+
+    Records have text and mentions (start, end, id), and may have a [MASK] with answer, subject and relation; T-REx and
+    FewRel files are read as they are.
+
+    [dim]masquerade train entities entities start=minilm memory=kb train=trex.jsonl out=runs/facts[/dim]
+    """
+    from masquerade.cli.recipes import recipe_file
+    from masquerade.memory.entity.training import EntityTraining, TrainEntities
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import read_recipe
+
+    Run(TrainEntities(read_recipe(recipe_file(recipe), EntityTraining, changes or [])), resume).train()

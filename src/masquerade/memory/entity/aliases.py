@@ -41,6 +41,7 @@ class AliasMatcher:
             ) from error
         self.names = [name for name in aliases if len(name) >= SHORTEST or (name and is_wide(name))]
         self.candidates = [_priors(aliases[name], most) for name in self.names]
+        self.by_name = dict(zip(self.names, self.candidates, strict=True))
         self.automaton = library.AhoCorasick(self.names)
 
     def find(self, text: str) -> list[Mention]:

@@ -2,7 +2,7 @@
 
 The input ``memory.mentions`` (m, 2) names the mentions as spans of tokens; without it the part finds them itself. The
 outputs are ``memory.tags`` (rows, n, 3), the scores of BEGIN, INSIDE and OUTSIDE; ``memory.spans`` (m, 2), the
-mentions; ``memory.table``, the entity vectors; while training ``memory.entity_scores`` (m, entities); in use
+mentions; ``memory.table``, the entity vectors; ``memory.entity_scores`` (m, entities); and in use
 ``memory.entities`` (m, k) and ``memory.weights`` (m, k), the best entities of each mention.
 """
 
@@ -51,8 +51,8 @@ class EntitiesAsExperts(Between):
         spans = Spans.of(mentions, flow.layout)
         flow.outputs.update({f"{name}.tags": tags, f"{name}.spans": mentions, f"{name}.table": table})
         scores = self.query(spans.ends(states)) @ table.T  # (m, entities)
+        flow.outputs[f"{name}.entity_scores"] = scores
         if self.training:
-            flow.outputs[f"{name}.entity_scores"] = scores
             entity = scores.softmax(-1) @ table
         else:
             best, index = scores.topk(min(self.top, len(table)))

@@ -4,8 +4,8 @@ A fact has a subject, a relation and its objects; its key is a map of subject an
 objects. The input ``memory.blanks`` (m, 2) names the [MASK]s as spans of tokens; with the option ``subject``,
 ``memory.subjects`` (m, 2) names a mention of the entity in question, or the first token of the text where there is
 none. Outputs, with null as key 0 and fact i as key i + 1: ``memory.answers`` (m, entities), the scores of all
-entities for the blank; ``memory.null`` (m,); in use ``memory.facts`` (m, k) and ``memory.fact_weights`` (m, k), the
-keys read; while training ``memory.fact_scores`` (m, facts + 1).
+entities for the blank; ``memory.null`` (m,); ``memory.fact_scores`` (m, facts + 1); ``memory.facts`` (m, k) and
+``memory.fact_weights`` (m, k), the keys that were read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FactsAsExperts(Between):
 
     ``width`` is that of the entity vectors, ``relation`` that of the relations' vectors; both come from a knowledge
     base, or from the entity memory of a lower layer if its vectors are trained. ``subject``: the query also reads a
-    mention of the entity in question.
+    mention of the entity in question. With ``top`` = 0 it reads no facts, and is a classifier of entities.
     """
 
     facts: Tensor  # (facts, 2): subject and relation
@@ -92,10 +92,7 @@ class FactsAsExperts(Between):
         null = (weights * (keys == 0)).sum(-1)  # (m,)
         mixed = null[:, None] * query + (1 - null[:, None]) * value
         outputs.update({f"{name}.answers": mixed @ table.T, f"{name}.null": null})
-        if self.training:
-            outputs[f"{name}.fact_scores"] = scores
-        else:
-            outputs.update({f"{name}.facts": keys, f"{name}.fact_weights": weights})
+        outputs.update({f"{name}.fact_scores": scores, f"{name}.facts": keys, f"{name}.fact_weights": weights})
         return flow
 
     def _scores(self, query: Tensor, table: Tensor) -> Tensor:
@@ -112,7 +109,7 @@ class FactsAsExperts(Between):
         best, keys = scores.topk(min(self.top, scores.shape[1]))
         missing = (keys != 0).all(-1)  # (m,)
         best = torch.cat([best, scores[:, :1].masked_fill(~missing[:, None], float("-inf"))], dim=1)
-        keys = torch.cat([keys, torch.zeros_like(keys[:, :1])], dim=1)
+        keys = torch.cat([keys, keys.new_zeros(len(keys), 1)], dim=1)
         return best.softmax(-1), keys
 
     def _values(self, by_entity: Tensor, table: Tensor, keys: Tensor, weights: Tensor) -> Tensor:

@@ -122,6 +122,11 @@ class EntityMemory:
         matcher: AliasMatcher = self._at_version("matcher", self._matcher)
         return matcher.find(text)
 
+    def candidates(self, name: str) -> tuple[tuple[int, float], ...]:
+        """The entities that a name may mean, with their prior probabilities, the most frequent first."""
+        matcher: AliasMatcher = self._at_version("matcher", self._matcher)
+        return matcher.by_name.get(fold(name), ())
+
     # what people read and change
 
     def entity(self, name: str | int) -> KnownEntity:
