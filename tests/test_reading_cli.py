@@ -182,7 +182,7 @@ def test_options_are_the_settings_of_the_reader(decoder: str, free: bool, tiny: 
 def test_words_that_stand_nowhere_are_printed_without_a_sentence(
     tiny: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reader, "ask_many", lambda *_: [Answer("the sea", 0.25, 0)])
+    monkeypatch.setattr(Reader, "ask_many", lambda *_, **options: [Answer("the sea", 0.25, 0)])
     words = ["ask", "where?", "--in", home / "river.txt", "-m", tiny, "--free"]
     assert run(*words) == "the sea  25.0%\n"
     assert run(*words, "--in", home / "city.md") == f"the sea  25.0%\n  {home / 'river.txt'}\n"
@@ -285,7 +285,10 @@ def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
     session = AskSession(Reader.load(tiny), read_documents([str(tmp_path / "long.txt")])[0], AskOptions(), as_json=True)
     done = list[int]()
     session.reader.ask_many([("where?", session.texts)], done=done.append)
-    assert sum(done) == session.windows > 50  # the bar gets to its end, and not beyond
+    assert sum(done) == session.windows == 12  # the bar gets to its end, and not beyond
+    done.clear()
+    session.reader.ask_many([("where?", session.texts)], windows=0, done=done.append)
+    assert sum(done) > 50  # all of the text
 
 
 # Many questions

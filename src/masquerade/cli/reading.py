@@ -76,6 +76,14 @@ def ask(
     free: Annotated[
         bool, typer.Option("--free", help="Allow any words as the answer, not only a span of the text.")
     ] = False,
+    windows: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Of a long text, read only this many windows (of about 450 tokens) that share most words with the "
+            "question; 0 reads all.",
+        ),
+    ] = 12,
     kb: Annotated[Path | None, typer.Option(help="Ask this collection, made by index, instead of files.")] = None,
     passages: Annotated[int, typer.Option(min=1, help="With --kb: how many passages are read.")] = 10,
     where: Where = None,
@@ -100,10 +108,10 @@ def ask(
 
         if source:
             raise MasqueradeError("--in and --kb cannot be given together; ask the files or the collection.")
-        options = AskOptions(n_best, vote, decoder, free)
+        options = AskOptions(n_best, vote, decoder, free, windows)
         answer_from(question, kb, model, options, passages, where or [], dense, trace, as_json)
         return
-    show_answers(question, source or [], model, AskOptions(n_best, vote, decoder, free), as_json)
+    show_answers(question, source or [], model, AskOptions(n_best, vote, decoder, free, windows), as_json)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from masquerade.reading.layouts import ReaderLayout
 from masquerade.reading.memory import Memory
 from masquerade.reading.odds import log_probabilities, own_odds
 from masquerade.reading.pairs import PairTemplate, pair_logits
-from masquerade.reading.reader import Question, Reader, Settings, WindowQuestion
+from masquerade.reading.reader import WINDOWS, Question, Reader, Settings, WindowQuestion
 
 WINDOW, QUESTION, ANSWER = 384, 64, 30  # tokens of a pair, a question and an answer, as such models are trained
 BY_NONE = -1.0  # the threshold under which there is no answer where that is more probable than the best span
@@ -67,12 +67,13 @@ class PointerReader(Reader):
         vote: str = "best",
         decoder: str = "parallel",
         free: bool = False,
+        windows: int = WINDOWS,
         done: Callable[[int], None] = lambda count: None,
     ) -> list[Answer]:
         """As ``Reader.ask_many``, with the decoder "parallel" alone."""
         if decoder != "parallel" or free:
             raise MasqueradeError("This checkpoint only points at spans; use the decoder 'parallel', without 'free'.")
-        return super().ask_many(questions, n_best, vote, decoder, free, done)
+        return super().ask_many(questions, n_best, vote, decoder, free, windows, done)
 
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Do nothing: such a model reads a window together with its question."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import unicodedata
 from collections import defaultdict
@@ -21,6 +22,7 @@ from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
 from masquerade.reading.decoders import DECODERS, DRAFTS, write_answers
 from masquerade.reading.layouts import ReaderLayout, Window
+from masquerade.reading.lexical import WindowIndex
 from masquerade.reading.memory import Memory, encode_passages, encode_questions
 from masquerade.reading.odds import WindowScores, combined, log_probabilities, own_odds
 from masquerade.reading.shipped import SHIPPED, shipped
@@ -29,6 +31,8 @@ from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens of a batch, padding included
+WINDOWS = 12  # windows of a long text that are read for a question
+KEPT = 4  # texts whose windows are kept from one call to the next
 TOGETHER = 16  # windows that are encoded together by ``remember``
 
 Question = tuple[str, str | Sequence[str]] | Mapping[str, Any]
@@ -103,9 +107,10 @@ class Reader:
         vote: str = "best",
         decoder: str = "parallel",
         free: bool = False,
+        windows: int = WINDOWS,
     ) -> Answer:
         """The answer to a question from one passage or several; the options are those of ``ask_many``."""
-        return self.ask_many([(question, passages)], n_best, vote, decoder, free)[0]
+        return self.ask_many([(question, passages)], n_best, vote, decoder, free, windows)[0]
 
     def ask_many(
         self,
@@ -114,6 +119,7 @@ class Reader:
         vote: str = "best",
         decoder: str = "parallel",
         free: bool = False,
+        windows: int = WINDOWS,
         done: Callable[[int], None] = lambda count: None,
     ) -> list[Answer]:
         """The answer to each question, with up to ``n_best`` − 1 alternatives. A question is a pair of its text and its
@@ -122,18 +128,19 @@ class Reader:
         ``vote`` (VOTES) combines passages: "best" searches them as one text; "all" searches each alone and adds up what
         they agree on. ``decoder`` (DECODERS) finds answers: "parallel" is the best span by all heads; the others
         generate it, or score the best spans token by token ("rerank"). With ``free`` an answer need not be a span.
+        Of texts with more than twice as many ``windows``, only the ``windows`` that share most words with the question
+        are read; 0 reads all.
         ``done`` is called with the number of questions of windows that have been answered, for a progress bar.
         """
         _check_options(n_best, vote, decoder)
         asked = [_checked(each) for each in questions]
         ids = self.layout.questions(self.tokenizer, [text for text, _ in asked])
-        windows = self._windows(passage for _, given in asked for passage in given)
         jobs = dict[tuple[int, ...], list[WindowQuestion]]()
+        texts = {given: self.cut(given) for given in dict.fromkeys(given for _, given in asked)}
         for index, (_, given) in enumerate(asked):
-            for number, passage in enumerate(given):
-                for window in windows[passage]:
-                    job = WindowQuestion(index, ids[index], number, passage, window)
-                    jobs.setdefault(window.ids, []).append(job)
+            for window in texts[given].best(ids[index], windows):
+                job = WindowQuestion(index, ids[index], window.passage, given[window.passage], window)
+                jobs.setdefault(window.ids, []).append(job)
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         spans_only = decoder == "parallel" and not free
         scored = defaultdict[tuple[int, int], dict[Hashable, WindowScores]](dict)
@@ -162,7 +169,7 @@ class Reader:
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Encode passages up to the fork and keep them for later questions, until the memory is full. ``done`` is
         called with the number of windows that have been encoded."""
-        found = {window.ids: window for held in self._windows(_texts(passages)).values() for window in held}
+        found = {window.ids: window for window in self.cut(_texts(passages)).windows}
         windows = sorted(found.values(), key=lambda window: len(window.ids))
         for start in range(0, len(windows), TOGETHER):
             part = windows[start : start + TOGETHER]
@@ -177,14 +184,14 @@ class Reader:
         """The least probability of an answer, where that of no answer is ``none``."""
         return self.settings.threshold
 
-    def _windows(self, passages: Iterable[str]) -> dict[str, list[Window]]:
-        """The windows of each passage, without empty ones."""
-        texts = list(dict.fromkeys(passages))
-        found = dict[str, list[Window]]({text: [] for text in texts})
-        for window in self.layout.windows(self.tokenizer, texts):
-            if window.ids:
-                found[texts[window.passage]].append(window)
-        return found
+    @functools.cached_property
+    def cut(self) -> Callable[[tuple[str, ...]], WindowIndex]:
+        """The windows of passages, without empty ones; those of the last few texts are kept."""
+
+        def windows(passages: tuple[str, ...]) -> WindowIndex:
+            return WindowIndex([window for window in self.layout.windows(self.tokenizer, passages) if window.ids])
+
+        return functools.lru_cache(maxsize=KEPT)(windows)
 
     def _batches(self, jobs: Mapping[tuple[int, ...], list[WindowQuestion]]) -> Iterator[list[list[WindowQuestion]]]:
         """Batches of up to TOKENS tokens: the questions of each window, windows of similar length together."""

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from masquerade.cli.show.output import print_json
@@ -36,6 +36,7 @@ class AskOptions:
     vote: str = "best"
     decoder: str = "parallel"
     free: bool = False
+    windows: int = 12
 
 
 def show_answers(
@@ -101,12 +102,15 @@ class AskSession:
     def __init__(self, reader: Reader, documents: Sequence[Document], options: AskOptions, as_json: bool) -> None:
         self.reader, self.documents, self.options, self.as_json = reader, documents, options, as_json
         self.texts = [document.joined.text for document in documents]
-        self.windows = len(reader.layout.windows(reader.tokenizer, self.texts))
+        held = len(reader.cut(tuple(self.texts)).windows)
+        self.long = options.windows > 0 and held > 2 * options.windows  # only some windows are read for a question
+        self.windows = options.windows if self.long else held
 
     def remember(self) -> None:
         """Encode the texts once for all questions, and print how much was read."""
         size = sum(map(len, self.texts))
-        if self.options.decoder == "parallel" and not self.options.free:  # only this decoder uses encoded texts
+        uses_encoded = self.options.decoder == "parallel" and not self.options.free
+        if uses_encoded and not self.long:  # of a long text, each question reads its own windows
             with progress_bar("reading", self.windows) as done:
                 self.reader.remember(self.texts, done)
         what = self.documents[0].name if len(self.documents) == 1 else f"{len(self.documents)} texts"
@@ -116,8 +120,7 @@ class AskSession:
         """Print the answer to a question, which may be one of several."""
         options = self.options
         with progress_bar("passages", self.windows, shown=self.windows >= LONG) as done:
-            asked = [(question, self.texts)]
-            answer = self.reader.ask_many(asked, options.n_best, options.vote, options.decoder, options.free, done)[0]
+            answer = self.reader.ask_many([(question, self.texts)], **asdict(options), done=done)[0]
         if self.as_json:
             others = [self._plain(each) for each in answer.alternatives]
             print_json({"question": question, **self._plain(answer), "alternatives": others})
