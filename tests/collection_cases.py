@@ -40,7 +40,11 @@ def tiny_encoder(folder: Path, seed: int = 0, pooling: Pooling | None = None) ->
     letters = [*characters, *(f"##{character}" for character in characters)]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    model = build(Spec(vocab=len(words), width=16, layers=2, heads=2, feedforward=32, longest=64, init_std=0.5))
+    spec = Spec(
+        family="bert", vocab=len(words), width=16, layers=2, heads=2, feedforward=32, longest=64, segments=2,
+        init_std=0.5, outputs=(),
+    )  # fmt: skip
+    model = build(spec)
     model.tokenizer = Tokenizer(word_pieces(folder / "vocab.txt"))
     save(model, folder)
     if pooling is not None:

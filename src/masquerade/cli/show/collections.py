@@ -19,6 +19,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.files import read_texts, write_whole
 from masquerade.memory.retrieval.knowledge import KnowledgeBase, Trace
 from masquerade.memory.retrieval.search import CitedAnswer, Filters, Found
+from masquerade.memory.retrieval.sources import find_files
 from masquerade.progress import progress_bar
 from masquerade.reading.records import read_questions
 
@@ -42,6 +43,8 @@ def index_files(
     if prefixes and encoder is None:
         raise MasqueradeError("The prefixes of queries and passages belong to an encoder; give one by --encoder.")
     loaded = Encoder.load(encoder, **prefixes) if encoder is not None else None
+    if sources and rebuild and not find_files(sources, out):  # before anything is removed
+        raise MasqueradeError(f"There is no file to index in {', '.join(sources)}.")
     with KnowledgeBase.open(out, loaded, create=True, rebuild=rebuild) as kb:
         report = kb.update(sources, _kilobytes)
         held = kb.info()

@@ -125,6 +125,8 @@ class Writer:
     def _take(self, file: SourceFile, known: SourceFile | None, report: IndexReport) -> None:
         """Read a file if it is new or has changed. One that cannot be read loses its old passages."""
         try:
+            if not _storable(file.path):
+                raise MasqueradeError(f"The name {file.name!a} is not valid Unicode; rename the file.")
             hashed = SourceFile(file.path, file.name, file.source, content_hash(file.path))
             if known is not None and known.hash == hashed.hash:
                 report.unchanged += 1
@@ -173,6 +175,14 @@ class Writer:
         if self.vectors is not None:
             self.vectors.synchronise()
             self.vectors.save()
+
+
+def _storable(path: str) -> bool:
+    """Whether a path is Unicode; Linux allows any bytes."""
+    try:
+        return bool(path.encode("utf-8"))
+    except UnicodeEncodeError:
+        return False
 
 
 def _size(path: str) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
@@ -24,6 +27,25 @@ if TYPE_CHECKING:  # torch is imported only when there is something to encode or
     from masquerade.reading.reader import Reader
 
 READ = 10  # passages that are read for an answer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _plainly(method: Callable[P, R]) -> Callable[P, R]:
+    """A method whose errors of the database are told in a sentence."""
+
+    @wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except sqlite3.Error as error:
+            raise MasqueradeError(
+                f"The collection cannot be read or written ({error}); if its files are damaged, make it anew with "
+                "'masquerade index … --rebuild'."
+            ) from error
+
+    return guarded
 
 
 @dataclass
@@ -58,6 +80,7 @@ class KnowledgeBase:
                 store.unlock()
 
     @staticmethod
+    @_plainly
     def open(
         folder: str | Path,
         encoder: Encoder | str | None = None,
@@ -76,10 +99,9 @@ class KnowledgeBase:
         loaded = _encoder(encoder) if isinstance(encoder, str) else encoder
         if rebuild:
             _make_room(place)
-        fresh = create and not (place / FILE).is_file()
         store = CollectionStore(place, create or rebuild)
         kb = KnowledgeBase(store, loaded, _reader(reader) if isinstance(reader, str) else reader)
-        if fresh or rebuild:
+        if not store.meta("made"):
             kb._adopt(loaded)
         elif loaded is not None:
             kb._check(loaded)
@@ -123,12 +145,14 @@ class KnowledgeBase:
             self._vectors = VectorIndex(self.store, int(self.store.meta("width")))
         return self._vectors
 
+    @_plainly
     def update(self, sources: Sequence[str] = (), progress: Progress = silent) -> IndexReport:
         """Bring the collection up to date with files, folders and globs: new and changed files are read, passages of
         changed and deleted ones are removed. Without sources, those of the updates before."""
         with self._writing() as writer:
             return writer.update([str(source) for source in sources], progress)
 
+    @_plainly
     def add(
         self, source: str | Path | Document, date: str = "", metadata: Mapping[str, Any] | None = None
     ) -> IndexReport:
@@ -138,11 +162,13 @@ class KnowledgeBase:
         with self._writing() as writer:
             return writer.add(source, date, metadata or {})
 
+    @_plainly
     def remove(self, *names: str) -> list[str]:
         """Remove files and documents by name, path, folder or glob. Returns the names of those removed."""
         with self._writing() as writer:
             return writer.remove(names)
 
+    @_plainly
     def search(
         self,
         query: str,
@@ -164,6 +190,7 @@ class KnowledgeBase:
             raise MasqueradeError("This collection has no vectors; index it with --encoder and --rebuild to add them.")
         trace = Trace() if trace is None else trace
         self._refresh()
+        query = query.encode("utf-8", "replace").decode()  # half of a character may have been typed
         pool, ranked = max(POOL, k), list[tuple[int, float]]()
         allowed = None
         if filters is not None:
@@ -214,6 +241,7 @@ class KnowledgeBase:
             said(f"{sum(map(len, found))} passages")
         return answers
 
+    @_plainly
     def info(self) -> dict[str, Any]:
         """What the collection holds and how, as JSON."""
         store = self.store
@@ -243,14 +271,20 @@ class KnowledgeBase:
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
-        """The only writer of the collection."""
+        """What changes the collection; there is one at a time."""
+        encoder, vectors = (self.encoder, self.vectors) if self.dense else (None, None)
+        with self._only_writer():
+            yield Writer(self.store, self.words, encoder, vectors)
+
+    @contextmanager
+    def _only_writer(self) -> Iterator[None]:
+        """Hold the collection's lock; an error if another process does."""
         if not self.store.lock():
             raise MasqueradeError(
                 f"Another process is writing to the collection in '{self.store.folder}'; wait until it has ended."
             )
         try:
-            encoder, vectors = (self.encoder, self.vectors) if self.dense else (None, None)
-            yield Writer(self.store, self.words, encoder, vectors)
+            yield
         finally:
             self.store.unlock()
 
@@ -268,12 +302,13 @@ class KnowledgeBase:
 
     def _adopt(self, encoder: Encoder | None) -> None:
         """Note the encoder of a new collection."""
+        values = {"made": datetime.now(UTC).isoformat(timespec="seconds")}
         if encoder is not None:
-            pooling = json.dumps({"query": encoder.pooling.query, "passage": encoder.pooling.passage})
-            with self.store.transaction():
-                self.store.set_meta(
-                    encoder=encoder.source, pooling=pooling, fingerprint=encoder.fingerprint(), width=str(encoder.width)
-                )
+            values["pooling"] = json.dumps({"query": encoder.pooling.query, "passage": encoder.pooling.passage})
+            values |= {"encoder": encoder.source, "fingerprint": encoder.fingerprint(), "width": str(encoder.width)}
+        with self._only_writer(), self.store.transaction():
+            if not self.store.meta("made"):
+                self.store.set_meta(**values)
         self._checked = True
 
     def _check(self, encoder: Encoder) -> None:

@@ -12,6 +12,7 @@ from masquerade.errors import CheckpointError, MasqueradeError
 from masquerade.files import read_json, write_text
 
 POOLINGS = ("mean", "cls")
+ENDLESS = 1_000_000  # tokens; published tokenizers without a limit have a number above this
 FILE = "encoder.json"  # beside a checkpoint's config.json
 
 
@@ -71,7 +72,8 @@ def _sentence_transformers(folder: Path) -> Pooling:
     limits = _optional(folder / "sentence_bert_config.json")
     prompts = _optional(folder / "config_sentence_transformers.json").get("prompts") or {}
     passage = next((prompts[name] for name in ("passage", "document", "corpus") if prompts.get(name)), "")
-    longest = int(limits.get("max_seq_length") or 0)
+    said = limits.get("max_seq_length") or _optional(folder / "tokenizer_config.json").get("model_max_length") or 0
+    longest = int(said) if said < ENDLESS else 0
     return replace(found, longest=longest, query=prompts.get("query") or "", passage=passage)
 
 

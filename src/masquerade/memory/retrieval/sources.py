@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,9 @@ def read_entries(name: str) -> list[Entry]:
 
 
 def entry_of(document: Document, date: str = "", metadata: Mapping[str, Any] | None = None) -> Entry:
-    """A document with its passages."""
+    """A document with its passages. Halves of characters, which JSON can have, become question marks."""
+    text, title = (each.encode("utf-8", "replace").decode() for each in (document.text, document.title))
+    document = replace(document, text=text, title=title)
     passages = cut_passages(document)
     return Entry(document.title, document.language, document.unit, passages, date, metadata or {})
 

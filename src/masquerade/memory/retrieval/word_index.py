@@ -47,6 +47,7 @@ class WordIndex:
         """Commit the changes that wait in the store. An index that is missing or damaged, or does not have what it
         should, is made anew. Only the writer of the collection may call this."""
         pending = self.store.pending()
+        self.reload()
         if self.index is None or not self._consistent(pending):
             shutil.rmtree(self.path, ignore_errors=True)
             self.path.mkdir(parents=True)
@@ -86,9 +87,16 @@ class WordIndex:
         if allowed is not None:
             chosen = query.const_score_query(query.term_set_query(self.schema, "passage", allowed.tolist()), 0.0)
             wanted = query.boolean_query([(occur.Must, wanted), (occur.Must, chosen)])
-        searcher = self.index.searcher()
-        hits = searcher.search(wanted, k, count=False).hits
-        ids = searcher.fast_field_values("passage", [place for _, place in hits])
+        try:
+            searcher = self.index.searcher()
+            hits = searcher.search(wanted, k, count=False).hits
+            ids = searcher.fast_field_values("passage", [place for _, place in hits])
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise MasqueradeError(
+                f"The index of words is damaged ({error}); delete the folder '{self.path}', and it is made anew."
+            ) from error
         return [(int(id), float(score)) for id, (score, _) in zip(ids, hits, strict=True)]
 
     def reload(self) -> None:
