@@ -194,8 +194,8 @@ def _block(table: bytes, handle: _Reader) -> bytes:
     stored = reader.take(handle.varint() + 1)
     if reader.fixed(4) != _masked_crc32c(stored):
         raise ValueError("a checksum does not match")
-    if stored[-1]:  # TensorFlow writes indexes uncompressed since release 1.2
-        raise ValueError("a block is compressed, which only TensorFlow before 1.2 did; save it again with a later one")
+    if stored[-1]:  # TensorFlow's own writer does not compress indexes
+        raise ValueError("a block is compressed, which is not supported; load and save it again with TensorFlow")
     return stored[:-1]
 
 
