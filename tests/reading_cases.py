@@ -16,19 +16,18 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.layout import FIELDS, IGNORE
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
-from masquerade.objectives.electra import GeneratorWords
+from masquerade.objectives.electra import ReplacedTokens
 from masquerade.objectives.glm import LongBlank, ShortBlanks
-from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
-from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
+from masquerade.objectives.permutation import MaskedPermutedTokens, PermutedTokens
 from masquerade.objectives.span import MaskedSpans
-from masquerade.objectives.unilm import UnifiedWords
+from masquerade.objectives.unilm import UnifiedMasks
 from masquerade.text.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 TERMS = Vocabulary(60, MASK, CLS, SEP, frozenset(range(5)), frozenset(range(50, 60)))
 WORDS = dataclasses.replace(TERMS, continues=frozenset())  # the same, every token a word
-OTHER = [6, 7, 8, 9, 10]
 Make = Callable[[Sequence[int], Rng], Example]
 
 
@@ -38,29 +37,29 @@ def piece(n: int, seed: int = 0) -> list[int]:
 
 
 def paired(objective: NextSentence | SentenceOrder) -> Make:
-    """A pair objective called with one piece: its two halves are the sentences."""
+    """A pair objective called with one piece: its two halves are the texts."""
 
     def make(ids: Sequence[int], rng: Rng) -> Example:
         words = [number for number in ids if number not in (CLS, SEP)]
-        return objective.pair(words[: len(words) // 2], words[len(words) // 2 :], OTHER, rng)
+        return objective.joined(words[: len(words) // 2], words[len(words) // 2 :], int(rng.integers(2)), rng)
 
     return make
 
 
 CLOZE: dict[str, Make] = {  # one row a token of the piece, in place
-    "words": MaskedWords(TERMS),
-    "whole words": MaskedWords(TERMS, units=TERMS.words),
+    "words": MaskedTokens(TERMS),
+    "whole words": MaskedTokens(TERMS, units=TERMS.words),
     "span": MaskedSpans(TERMS),
-    "electra": GeneratorWords(TERMS),
+    "electra": ReplacedTokens(TERMS),
     "diffusion": MaskedDiffusion(TERMS),
 }
 MAKERS: dict[str, Make] = CLOZE | {
-    "next sentence": paired(NextSentence(TERMS)),
-    "sentence order": paired(SentenceOrder(TERMS, MaskedSpans(TERMS))),
-    "xlnet": PermutedWords(TERMS),
-    "mpnet": MaskedPermutedWords(TERMS),
-    "mpnet, noisy": MaskedPermutedWords(TERMS, rate=0.4, units=TERMS.words, noisy=True),
-    "unilm": UnifiedWords(TERMS),
+    "next sentence": paired(NextSentence(TERMS, frozenset())),
+    "sentence order": paired(SentenceOrder(TERMS, frozenset(), MaskedSpans(TERMS))),
+    "xlnet": PermutedTokens(TERMS),
+    "mpnet": MaskedPermutedTokens(TERMS),
+    "mpnet, noisy": MaskedPermutedTokens(TERMS, rate=0.4, units=TERMS.words, noisy=True),
+    "unilm": UnifiedMasks(TERMS),
     "glm": ShortBlanks(TERMS),
     "glm, long": LongBlank(TERMS),
     "block 1": BlockDiffusion(TERMS, size=1),

@@ -121,7 +121,7 @@ def test_four_ways_to_write_entities_mean_the_same(tmp_path: Path) -> None:
         ("x.tsv", "", "There is no record in"),
         ("x.json", "{broken", "cannot be read"),
         ("x.json", "[1, 2]", "have to be objects"),
-        ("x.jsonl", '{"body": "a"}', "have no text that can be found"),
+        ("x.jsonl", '{"body": "a"}', "no field with a usual name for the text"),
         ("x.bin", "a", "cannot be read here; give a .tsv"),
     ],
 )
@@ -134,10 +134,10 @@ def test_bad_records_are_one_sentence(tmp_path: Path, name: str, content: str, s
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [
-        ({"text": "a b", "entities": [{"kind": "x", "start": 2, "end": 9}]}, "lies outside of its text"),
-        ({"text": "a b", "entities": [{"start": 0, "end": 1}]}, "is not tagged as it has to be"),
+        ({"text": "a b", "entities": [{"kind": "x", "start": 2, "end": 9}]}, "lies outside its text"),
+        ({"text": "a b", "entities": [{"start": 0, "end": 1}]}, "has no valid tags"),
         ({"tokens": ["a"], "tags": []}, "needs a BIO tag"),
-        ({"body": "a"}, "is not tagged as it has to be"),
+        ({"body": "a"}, "has no valid tags"),
     ],
 )
 def test_badly_tagged_records_are_one_sentence(tmp_path: Path, record: dict[str, object], sentence: str) -> None:
@@ -241,7 +241,7 @@ def test_entities_survive_the_way_to_tags_and_back(encoder: Path) -> None:
         for window in cut(tokenizer, [text], length):
             assert len(window.layout) <= length
             layout = labelled(window, entities, labels)
-            places = [place for place in window.places if place is not None]
+            places = [place for place in window.offsets if place is not None]
             tags = [labels[tag] for tag in layout.label.tolist() if tag >= 0]
             found += [Entity(e.kind, places[e.start][0], places[e.end - 1][1]) for e in entities_of(tags)]
         assert found == sorted(entities, key=lambda each: each.start)
@@ -282,7 +282,7 @@ def test_a_classifier_learns_and_is_used(encoder: Path, tmp_path: Path) -> None:
     verdicts = classifier(["good film", "bad film"])
     assert [verdict.label for verdict in verdicts] == ["yes", "no"]
     assert sum(verdicts[0].scores.values()) == pytest.approx(1.0)
-    with pytest.raises(MasqueradeError, match="nothing to classify"):
+    with pytest.raises(MasqueradeError, match="empty text cannot be classified"):
         classifier([" "])
     run_folder, lines = str(tmp_path / "run"), tmp_path / "lines.txt"
     lines.write_text("very good\n\nvery bad\n")
@@ -380,9 +380,9 @@ def test_records_packed_into_steps_are_each_read_once_an_epoch(encoder: Path, tm
     [
         ([{"text": "a", "label": "x"}], {}, "All training records have the label 'x'"),
         ([{"text": "a"}], {}, "Some records have no label"),
-        ([{"text": "a", "label": "x"}], {"regression": True}, "A label is no number"),
+        ([{"text": "a", "label": "x"}], {"regression": True}, "A label is not a number"),
         ([{"text": "a", "label": "x"}], {"epochs": 0}, "'epochs' has to be above 0"),
-        ([{"text": "a", "label": "x"}], {"start": ""}, "does not say which checkpoint"),
+        ([{"text": "a", "label": "x"}], {"start": ""}, "lacks the checkpoint to fine-tune"),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence(
@@ -394,7 +394,28 @@ def test_what_cannot_be_trained_is_one_sentence(
 
 
 def test_a_model_without_the_head_is_one_sentence(encoder: Path) -> None:
-    with pytest.raises(MasqueradeError, match="is no classifier"):
+    with pytest.raises(MasqueradeError, match="has no 'classify' head"):
         Classifier.load(encoder)
-    with pytest.raises(MasqueradeError, match="is no tagger"):
+    with pytest.raises(MasqueradeError, match="has no 'tag' head"):
         Tagger.load(encoder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("deep.json", b"[" * 100_000),
+        ("infinite.jsonl", b'{"text": "abc", "entities": [{"kind": "x", "start": Infinity, "end": 2}]}'),
+        ("cut.jsonl", b'{"text": "a"'),
+        ("not.parquet", b"nothing of the kind"),
+        ("binary.csv", bytes(range(256))),
+    ],
+)
+def test_broken_files_are_one_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(MasqueradeError, match=name):
+        read_tagged(str(tmp_path / name))
+
+
+def test_long_fields_of_a_table_are_read(tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_text("text,label\n" + "x" * 200_000 + ",1\n")
+    assert len(read_classified(str(tmp_path / "long.csv"))[0].text) == 200_000

@@ -33,7 +33,7 @@ from masquerade.layout import IGNORE, visible
 from masquerade.masks import bidirectional, causal
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.glm import LongBlank, ShortBlanks
-from masquerade.objectives.unilm import UnifiedWords
+from masquerade.objectives.unilm import UnifiedMasks
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def model() -> Model:
 def test_unilm_mixes_four_masks() -> None:
     ids, found, cuts = piece(20), [], []
     for seed in range(900):
-        layout = UnifiedWords(TERMS)(ids, rng_for(5, seed)).layout
+        layout = UnifiedMasks(TERMS)(ids, rng_for(5, seed)).layout
         segment = layout.segment.tolist()
         assert len(labelled(layout)) == 3
         if 5 not in segment:
@@ -82,7 +82,7 @@ def test_unilm_masks_in_source_and_target_and_the_end_too() -> None:
     source, ends, targets = 0, 0, 0
     kinds, grams = [], []
     for seed in range(500):
-        layout = UnifiedWords(WORDS)(piece(200), rng_for(5, seed)).layout
+        layout = UnifiedMasks(WORDS)(piece(200), rng_for(5, seed)).layout
         if 5 not in layout.segment:
             continue
         rows = labelled(layout)
@@ -95,7 +95,7 @@ def test_unilm_masks_in_source_and_target_and_the_end_too() -> None:
     assert ends / (len(kinds) / 30) == pytest.approx(30 / 201, abs=0.06)
     assert_shares(kinds, {"mask": 0.8, "drawn": 0.1, "kept": 0.1})
     for seed in range(200):  # few enough that masks hardly ever touch by chance
-        rows = labelled(UnifiedWords(WORDS, rate=0.01)(piece(1000), rng_for(5, seed)).layout)
+        rows = labelled(UnifiedMasks(WORDS, rate=0.01)(piece(1000), rng_for(5, seed)).layout)
         runs = [len(list(run)) for _, run in groupby(enumerate(rows), key=lambda pair: pair[1] - pair[0])]
         grams += runs
     assert_shares(grams, {1: 0.8, 2: 0.1, 3: 0.1}, 0.05)
@@ -103,11 +103,11 @@ def test_unilm_masks_in_source_and_target_and_the_end_too() -> None:
 
 def test_unilm_with_the_segments_of_a_bert_and_with_pieces_too_short_to_cut() -> None:
     seen = {
-        tuple(UnifiedWords(TERMS, own_segments=False)(piece(9), rng_for(s)).layout.segment.unique().tolist())
+        tuple(UnifiedMasks(TERMS, own_segments=False)(piece(9), rng_for(s)).layout.segment.unique().tolist())
         for s in range(40)
     }
     assert seen == {(0,), (0, 1)}
-    assert all(len(UnifiedWords(TERMS)([CLS, 10, SEP], rng_for(5, seed)).layout) == 3 for seed in range(40))
+    assert all(len(UnifiedMasks(TERMS)([CLS, 10, SEP], rng_for(5, seed)).layout) == 3 for seed in range(40))
 
 
 # GLM

@@ -16,7 +16,6 @@ from reading_cases import (
     CLS,
     MAKERS,
     MASK,
-    OTHER,
     SEP,
     TERMS,
     UNK,
@@ -36,11 +35,10 @@ from masquerade.data.rng import rng_for
 from masquerade.errors import LayoutError
 from masquerade.layout import FIELDS, IGNORE, Kind, visible
 from masquerade.masks import bidirectional, causal
-from masquerade.objectives.electra import GeneratorWords, replaced
-from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.electra import ReplacedTokens, replaced
+from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.next_token import NextToken, PreviousToken
-from masquerade.objectives.pairs import NextSentence, SentenceOrder
-from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
+from masquerade.objectives.permutation import MaskedPermutedTokens, PermutedTokens
 from masquerade.objectives.span import MaskedSpans
 
 
@@ -148,7 +146,7 @@ def test_a_token_predicts_its_neighbour_and_has_not_seen_it(objective: Make, ste
 def test_bert_masks_fifteen_percent_eight_to_one_to_one() -> None:
     shown: list[str] = []
     for seed in range(200):
-        layout = MaskedWords(TERMS)(piece(100, seed), rng_for(1, seed)).layout
+        layout = MaskedTokens(TERMS)(piece(100, seed), rng_for(1, seed)).layout
         rows = labelled(layout)
         assert len(rows) == 15
         shown += fates(layout, rows)
@@ -158,7 +156,7 @@ def test_bert_masks_fifteen_percent_eight_to_one_to_one() -> None:
 def test_whole_words_are_masked_whole_and_reach_the_share() -> None:
     for seed in range(50):
         ids = piece(100, seed)
-        chosen = set(labelled(MaskedWords(TERMS, units=TERMS.words)(ids, rng_for(1, seed)).layout))
+        chosen = set(labelled(MaskedTokens(TERMS, units=TERMS.words)(ids, rng_for(1, seed)).layout))
         assert all(set(word) <= chosen or not set(word) & chosen for word in TERMS.words(ids))
         assert 12 <= len(chosen) <= 15
 
@@ -228,65 +226,22 @@ def test_spans_can_be_counted_in_words_of_a_segmenter_and_places_are_clipped() -
     assert [place for _, _, place in boundaries(example)] == [*range(20), *[19] * 10]
 
 
-# pairs
-
-
-def test_half_of_the_next_sentences_come_from_elsewhere() -> None:
-    a, b, other = [11, 12, 13, 14], [21, 22, 23], [31, 32, 33, 34, 35]
-    found = []
-    for seed in range(400):
-        example = NextSentence(TERMS).pair(a, b, other, rng_for(5, seed))
-        label = int(example.extra["sentence_label"].tensor)
-        second = other if label else b
-        assert restored(example.layout) == [CLS, *a, SEP, *second, SEP]
-        assert example.layout.segment.tolist() == [0] * 6 + [1] * (len(second) + 1)
-        assert len(labelled(example.layout)) == 1
-        assert bool(visible(example.layout).all())
-        found.append(label)
-    assert_shares(found, {0: 0.5, 1: 0.5}, 0.06)
-
-
-def test_half_of_the_sentences_change_places() -> None:
-    a, b = [11, 12, 13, 14], [21, 22, 23]
-    found = []
-    for seed in range(400):
-        example = SentenceOrder(TERMS, MaskedSpans(TERMS)).pair(a, b, OTHER, rng_for(5, seed))
-        label = int(example.extra["sentence_label"].tensor)
-        one, two = (b, a) if label else (a, b)
-        assert restored(example.layout) == [CLS, *one, SEP, *two, SEP]
-        assert example.layout.segment.tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1)
-        assert len(boundaries(example)) == len(labelled(example.layout)) == 1
-        found.append(label)
-    assert_shares(found, {0: 0.5, 1: 0.5}, 0.06)
-
-
-def test_words_of_pairs_are_masked_as_berts_are() -> None:
-    kinds = []
-    for seed in range(100):
-        layout = (
-            NextSentence(TERMS).pair(piece(60)[1:-1], piece(60, 1)[1:-1], piece(60, 2)[1:-1], rng_for(5, seed)).layout
-        )
-        kinds += fates(layout, rows := labelled(layout))
-        assert len(rows) == 18
-    assert_shares(kinds, {"mask": 0.8, "drawn": 0.1, "kept": 0.1})
-
-
 # ELECTRA
 
 
 def test_the_generator_sees_nothing_but_masks() -> None:
     for seed in range(50):
-        layout = GeneratorWords(TERMS)(piece(100), rng_for(5, seed)).layout
+        layout = ReplacedTokens(TERMS)(piece(100), rng_for(5, seed)).layout
         assert set(fates(layout, labelled(layout))) == {"mask"}
         assert len(labelled(layout)) == 15
         assert bool(visible(layout).all())
-    whole = labelled(GeneratorWords(TERMS, units=TERMS.words)(ids := piece(100), rng_for(0)).layout)
+    whole = labelled(ReplacedTokens(TERMS, units=TERMS.words)(ids := piece(100), rng_for(0)).layout)
     assert all(set(word) <= set(whole) or not set(word) & set(whole) for word in TERMS.words(ids))
 
 
 def test_the_discriminator_is_asked_which_words_were_replaced() -> None:
     ids = [CLS, 10, 11, UNK, 12, 13, 14, SEP]
-    layout = GeneratorWords(TERMS, rate=0.6)(ids, rng_for(0)).layout
+    layout = ReplacedTokens(TERMS, rate=0.6)(ids, rng_for(0)).layout
     places = labelled(layout)
     assert len(places) == 3
     sampled = torch.tensor([ids[places[0]], 40, 41])  # right, wrong, wrong
@@ -308,7 +263,7 @@ def test_xlnet_predicts_the_last_sixth_of_any_order_from_what_came_before() -> N
     ids = [CLS, *range(10, 22), SEP, *range(22, 34), SEP]
     counts = np.zeros(len(ids))
     for seed in range(200):
-        layout = PermutedWords(TERMS)(ids, rng_for(5, seed)).layout
+        layout = PermutedTokens(TERMS)(ids, rng_for(5, seed)).layout
         n, rows, seen = len(ids), labelled(layout), visible(layout)
         assert rows == list(range(n, n + 4))  # 24 / 6
         order = layout.rank[:n].argsort().tolist()
@@ -332,7 +287,7 @@ class InOrder(np.random.Generator):
 
 def test_xlnet_in_reading_order_is_gpt(model: Model) -> None:
     ids = list(range(10, 20))
-    layout = PermutedWords(TERMS, parts=1)(ids, InOrder(np.random.PCG64(0))).layout
+    layout = PermutedTokens(TERMS, parts=1)(ids, InOrder(np.random.PCG64(0))).layout
     assert same(layout[:10].replace(label=IGNORE), causal(ids))
     gpt = visible(causal(ids))
     assert torch.equal(visible(layout)[11:, :10], gpt[:-1])  # the query of word i sees what GPT's row i − 1 sees
@@ -344,7 +299,7 @@ def test_xlnet_in_reading_order_is_gpt(model: Model) -> None:
 def test_mpnet_predicts_as_many_words_as_bert_and_always_sees_every_position() -> None:
     ids = piece(40)
     for seed in range(100):
-        layout = MaskedPermutedWords(TERMS)(ids, rng_for(5, seed)).layout
+        layout = MaskedPermutedTokens(TERMS)(ids, rng_for(5, seed)).layout
         n, rows, seen = len(ids), labelled(layout), visible(layout)
         assert rows == list(range(n + 6, n + 12))
         assert set(layout.ids[n:].tolist()) == {MASK}
@@ -359,8 +314,8 @@ def test_mpnet_predicts_as_many_words_as_bert_and_always_sees_every_position() -
 def test_mpnets_noise_is_shown_by_masks_and_queries_alike() -> None:
     kinds = []
     for seed in range(200):
-        layout = MaskedPermutedWords(TERMS, noisy=True)(piece(100), rng_for(5, seed)).layout
-        plain = MaskedPermutedWords(TERMS)(piece(100), rng_for(5, seed)).layout
+        layout = MaskedPermutedTokens(TERMS, noisy=True)(piece(100), rng_for(5, seed)).layout
+        plain = MaskedPermutedTokens(TERMS)(piece(100), rng_for(5, seed)).layout
         assert layout.ids[102:117].tolist() == layout.ids[117:].tolist()
         assert all(same(getattr(layout, name), getattr(plain, name)) for name in FIELDS if name != "ids")
         kinds += fates(layout, labelled(layout))
@@ -369,11 +324,11 @@ def test_mpnets_noise_is_shown_by_masks_and_queries_alike() -> None:
 
 def test_mpnet_can_predict_whole_words() -> None:
     ids = piece(60)
-    chosen = set(MaskedPermutedWords(TERMS, units=TERMS.words)(ids, rng_for(0)).layout.position[62:].tolist())
+    chosen = set(MaskedPermutedTokens(TERMS, units=TERMS.words)(ids, rng_for(0)).layout.position[62:].tolist())
     assert all(set(word) <= chosen or not set(word) & chosen for word in TERMS.words(ids))
 
 
 def test_mpnet_with_nothing_to_predict_is_bidirectional() -> None:
     ids = piece(12)
     for noisy in (False, True):
-        assert same(MaskedPermutedWords(TERMS, rate=0, noisy=noisy)(ids, rng_for(0)).layout, bidirectional(ids))
+        assert same(MaskedPermutedTokens(TERMS, rate=0, noisy=noisy)(ids, rng_for(0)).layout, bidirectional(ids))

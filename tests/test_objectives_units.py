@@ -37,7 +37,7 @@ from masquerade.objectives.grouping import (
     ngrams,
     sentence_ends,
 )
-from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.pegasus import GapSentences
 from masquerade.objectives.salient import Salient, dates_and_numbers, names
 from masquerade.text.tokenizer import Tokenizer, word_pieces
@@ -169,7 +169,7 @@ def test_the_longest_entity_is_one_unit(tokenizer: Tokenizer) -> None:
     words = entity_units(tokenizer, names_known, rest=vocabulary.words)
     assert phrases(tokenizer, words, sentence)[-1] == "play ##ing"
     ids = tokenizer.encode(sentence, specials=True)
-    for example in samples(MaskedWords(vocabulary, units=words), ids, 40):
+    for example in samples(MaskedTokens(vocabulary, units=words), ids, 40):
         chosen = [label != IGNORE for label in example.layout.label.tolist()]
         assert all(len({chosen[index] for index in unit}) == 1 for unit in words(ids))
 
@@ -202,7 +202,7 @@ def test_ngrams_have_the_weights_of_albert_and_stop_at_special_tokens() -> None:
 
 
 def test_static_masks_come_back_and_dynamic_ones_do_not() -> None:
-    objective = MaskedWords(TERMS)
+    objective = MaskedTokens(TERMS)
 
     def masks(chances: PieceRng, epochs: int, document: int = 3) -> list[tuple[int, ...]]:
         return [tuple(objective(LONG, chances(epoch, document)).layout.ids.tolist()) for epoch in range(epochs)]

@@ -55,7 +55,7 @@ from masquerade.objectives.bart import (
     rotate,
     written,
 )
-from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.mass import Mass
 from masquerade.objectives.palm import Palm
 from masquerade.objectives.pegasus import STRATEGIES, GapSentences
@@ -406,7 +406,7 @@ def test_what_is_written_ends_once() -> None:
 
 def test_palm_first_trains_its_encoder_as_bert() -> None:
     for number in range(5):
-        first, bert = Palm(TERMS, stage=1)(SHORT, rng_for(number)), MaskedWords(TERMS)(SHORT, rng_for(number))
+        first, bert = Palm(TERMS, stage=1)(SHORT, rng_for(number)), MaskedTokens(TERMS)(SHORT, rng_for(number))
         assert first.source is None
         assert same(first.layout, bert.layout)
     with pytest.raises(MasqueradeError, match="no stage 3"):

@@ -198,26 +198,6 @@ def test_fixed_masks_come_again_and_dynamic_ones_do_not(home: Path) -> None:
     assert labels(6) == labels(0), "with as many copies as epochs there is no difference"
 
 
-def test_next_sentences_come_from_another_document_half_of_the_time(home: Path) -> None:
-    rows, (_, pieces) = rows_of(home, "nsp"), pieces_of(home, "nsp")
-    tokens, wrong = pieces.tokens, 0
-    documents = [" ".join(map(str, tokens[number].tolist())) for number in range(len(tokens))]
-    for number in range(len(pieces)):
-        example = rows.example(0, number)
-        layout = example.layout
-        ids = torch.where(layout.label == IGNORE, layout.ids, layout.label)
-        halves = [
-            " ".join(map(str, ids[layout.segment == segment].tolist()[cut:-1])) for segment, cut in ((0, 1), (1, 0))
-        ]
-        home_of = [{index for index, text in enumerate(documents) if half in text} for half in halves]
-        assert all(home_of)
-        assert len(layout) <= 20
-        label = int(example.extra["sentence_label"].tensor)
-        assert label or home_of[0] & home_of[1]
-        wrong += label
-    assert 0.3 < wrong / len(pieces) < 0.7
-
-
 def test_electra_trains_two_networks_that_share_their_embeddings(home: Path, tmp_path: Path) -> None:
     changes = ("objective=electra", "options.size=0.5", "steps=6", "save_every=3")
     run = Run(recipe(home, tmp_path, *changes))

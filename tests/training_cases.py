@@ -13,8 +13,8 @@ from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining, read_recipe
 
 WORDS = [
-    *("the", "cat", "sat", "on", "a", "warm", "mat", "and", "saw", "two", "dogs", "run", "by", "old", "red", "house"),
-    *("near", "blue", "sea", "北", "京", "是", "首", "都", "。", "."),
+    *("the", "cat", "sat", "on", ".", "warm", "mat", "and", "saw", "!", "dogs", "run", "by", "old", "?", "house"),
+    *("near", "blue", "sea", "北", "京", "是", "首", "都", "。", "red"),
 ]
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 RECIPE = """

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -69,16 +70,21 @@ class Pieces:
 
     def document(self, number: int) -> int:
         """The number of the document that a piece belongs to."""
-        return int(np.searchsorted(self.tokens.ends, self.spans[number, 0], side="right"))
+        return int(self._documents[number])
 
     def elsewhere(self, number: int, rng: Rng) -> int:
-        """A random piece of another document; of the same document if there is no other."""
-        other = number
-        for _ in range(100):
-            other = int(rng.integers(len(self)))
-            if self.document(other) != self.document(number):
-                break
-        return other
+        """A random piece of another document."""
+        start, end = np.searchsorted(self._documents, [self.document(number), self.document(number) + 1])
+        if end - start == len(self):
+            raise MasqueradeError("All pieces come from one document; texts from another document need two or more.")
+        other = int(rng.integers(len(self) - (end - start)))
+        return other if other < start else other + int(end - start)
+
+    @cached_property
+    def _documents(self) -> NDArray[np.int64]:
+        """The document of each piece, ascending: (pieces,)"""
+        found: NDArray[np.int64] = np.searchsorted(self.tokens.ends, self.spans[:, 0], side="right")
+        return found
 
 
 def read_documents(source: str, field: str = "text") -> Iterator[str]:

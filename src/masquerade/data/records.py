@@ -1,4 +1,4 @@
-"""Records from where people keep them: JSON files, Parquet files, data sets of the hub."""
+"""Records from JSON files, Parquet files and data sets of the hub."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from masquerade.errors import MasqueradeError
 
 
 def read_records(source: str) -> Iterator[Any]:
-    """The records of a JSON file (an array, or objects one behind another), of a Parquet file, or of a hub data set
-    (its name, or name:split)."""
+    """The records of a JSON file (an array, or objects one after another; also gzipped), of a Parquet file, or of a hub
+    data set (its name, or name:split)."""
     path = Path(source).expanduser()
     if path.is_file() and path.suffix != ".parquet":
         yield from _objects(path)
@@ -24,22 +24,23 @@ def read_records(source: str) -> Iterator[Any]:
 
 
 def _objects(path: Path) -> Iterator[Any]:
-    """The values of a JSON file, however they stand in it."""
+    """The values of a JSON file; the elements of arrays at the top level."""
     try:
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8-sig") as file:
             text = str(file.read()).strip()
-        decoder, place = json.JSONDecoder(), 0
-        while place < len(text):
-            value, place = decoder.raw_decode(text, place)
+        decoder, start = json.JSONDecoder(), 0
+        while start < len(text):
+            value, start = decoder.raw_decode(text, start)
             yield from value if isinstance(value, list) else [value]
-            while place < len(text) and text[place].isspace():
-                place += 1
-    except (OSError, ValueError) as error:
+            while start < len(text) and text[start].isspace():
+                start += 1
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         raise MasqueradeError(f"The records of {path} cannot be read: {error}.") from error
 
 
 def _data_set(source: str, path: Path) -> Iterator[Any]:
+    """The records of a Parquet file or of a hub data set."""
     from datasets import load_dataset
 
     try:
@@ -49,4 +50,6 @@ def _data_set(source: str, path: Path) -> Iterator[Any]:
             name, _, split = source.partition(":")
             yield from load_dataset(name, split=split or "train", streaming=True)
     except Exception as error:
-        raise MasqueradeError(f"'{source}' is no file here, and no data set to be had from the hub.") from error
+        if path.is_file():
+            raise MasqueradeError(f"{path} is not a Parquet file that can be read.") from error
+        raise MasqueradeError(f"'{source}' is neither a file nor a data set that the hub returns.") from error

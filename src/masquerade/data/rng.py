@@ -1,4 +1,4 @@
-"""Random numbers of a run: one generator for each place in the data, the same whoever asks, in any order or process."""
+"""Random numbers of a run: one generator for each part of the data, independent of the order and of the process."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ Rng = np.random.Generator
 PieceRng = Callable[[int, int], Rng]  # (epoch, number of the piece in the corpus) → its generator
 
 
-def rng_for(seed: int, *places: int) -> Rng:
-    """The generator of one place (epoch, row …) of a run."""
-    return np.random.default_rng([seed, *places])
+def rng_for(seed: int, *key: int) -> Rng:
+    """The generator of a part of a run, named by numbers such as epoch and piece."""
+    return np.random.default_rng([seed, *key])
 
 
 def choose(candidates: Iterable[int], count: int, rng: Rng) -> list[int]:
-    """``count`` of the candidates, drawn at random, in ascending order."""
+    """``count`` random candidates, in ascending order."""
     options = list(candidates)
     return sorted(int(index) for index in rng.permutation(options)[:count]) if options else []
 
 
 def dynamic_masks(seed: int) -> PieceRng:
-    """RoBERTa's dynamic masking: a piece is masked anew in every epoch."""
+    """RoBERTa's dynamic masking: a piece gets a new mask in every epoch."""
     return lambda epoch, piece: rng_for(seed, epoch, piece)
 
 
 def static_masks(seed: int, copies: int = 10) -> PieceRng:
-    """BERT's static masking: every piece is masked in ``copies`` fixed ways, and the epochs go through them in turn.
-
-    With as many copies as epochs the masks are those of ``dynamic_masks``, which makes the two comparable.
-    """
+    """BERT's static masking: every piece has ``copies`` fixed masks, and the epochs take them in turn. With as many
+    copies as epochs the masks are those of ``dynamic_masks``."""
     if copies < 1:
-        raise MasqueradeError(f"A piece cannot be masked in {copies} ways; use 1 copy or more.")
+        raise MasqueradeError(f"A piece cannot have {copies} masks; use 1 copy or more.")
     return lambda epoch, piece: rng_for(seed, epoch % copies, piece)

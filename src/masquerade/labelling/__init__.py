@@ -1,1 +1,1 @@
-"""Labels for texts: classes and scores of whole texts and pairs of them, entities inside of texts."""
+"""Labels for texts: classes and numbers of texts and of pairs, entities inside texts."""

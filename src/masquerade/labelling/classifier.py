@@ -1,4 +1,4 @@
-"""Classes and scores of whole texts, and of pairs of them."""
+"""Classes and numbers for texts and pairs of texts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from masquerade.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What is said of a text: a class and how probable it is, with those of the others; or a number."""
+class Prediction:
+    """The label of a text with its probability, and those of all labels; or a number."""
 
     label: str
     score: float
@@ -29,11 +29,11 @@ class Verdict:
 
 
 class Classifier:
-    """A model with a ``classify`` head and the labels it tells apart; a single label means that it gives numbers."""
+    """A model with a ``classify`` head. A model with a single label predicts numbers."""
 
     def __init__(self, model: Model, length: int | None = None) -> None:
         if "classify" not in model.spec.all_heads:
-            raise MasqueradeError("This model is no classifier; train one with 'masquerade train classifier'.")
+            raise MasqueradeError("This model has no 'classify' head; train one with 'masquerade train classifier'.")
         self.model, self.tokenizer = model, model.tokenizer
         self.length = min(length or model.spec.longest, model.spec.longest)
 
@@ -44,46 +44,46 @@ class Classifier:
 
     def __call__(
         self, texts: Sequence[str | tuple[str, str | None]], done: Callable[[int], None] = lambda count: None
-    ) -> list[Verdict]:
-        """What is to be said of each text, or pair of texts."""
+    ) -> list[Prediction]:
+        """The prediction for each text or pair of texts."""
         pairs = [(text, None) if isinstance(text, str) else text for text in texts]
         if not all(text.strip() for text, _ in pairs):
-            raise MasqueradeError("There is nothing to classify in an empty text; give one with words in it.")
+            raise MasqueradeError("An empty text cannot be classified; give one with words in it.")
         found = predict(self.model, lay_out(self.tokenizer, pairs, self.length), "classify", done)
-        return [self.verdict(scores) for scores in found]
+        return [self.prediction(scores) for scores in found]
 
-    def verdict(self, scores: Tensor) -> Verdict:
-        """The verdict that scores amount to: (labels,)"""
+    def prediction(self, scores: Tensor) -> Prediction:
+        """The prediction of scores (labels,)."""
         labels = self.model.spec.labels
         if len(labels) == 1:
             value = float(scores[0])
-            return Verdict(f"{value:.4g}", value, {labels[0]: value})
+            return Prediction(f"{value:.4g}", value, {labels[0]: value})
         shares = dict(zip(labels, scores.softmax(-1).tolist(), strict=True))
         best = max(shares, key=lambda label: shares[label])
-        return Verdict(best, shares[best], shares)
+        return Prediction(best, shares[best], shares)
 
     def evaluate(
         self, records: Sequence[Classified], done: Callable[[int], None] = lambda count: None
-    ) -> tuple[dict[str, float], list[Verdict]]:
-        """How good the verdicts on labelled records are, and the verdicts."""
+    ) -> tuple[dict[str, float], list[Prediction]]:
+        """The scores of the predictions for labelled records, and the predictions."""
         labels, known = [record.label for record in records], self.model.spec.labels
         true = [label for label in labels if label is not None]
         if len(true) < len(labels):
-            raise MasqueradeError("Some records have no label, so there is nothing to hold the verdicts against.")
-        verdicts = self([(record.text, record.pair) for record in records], done)
+            raise MasqueradeError("Some records have no label, so predictions cannot be scored; add the labels.")
+        predictions = self([(record.text, record.pair) for record in records], done)
         if len(known) == 1:
-            return number_scores([verdict.score for verdict in verdicts], numbers(true)), verdicts
-        return class_scores([verdict.label for verdict in verdicts], true), verdicts
+            return number_scores([each.score for each in predictions], numbers(true)), predictions
+        return class_scores([each.label for each in predictions], true), predictions
 
 
 def lay_out(tokenizer: Tokenizer, texts: Sequence[tuple[str, str | None]], length: int) -> list[Layout]:
-    """Texts, or pairs of them, as the model reads them."""
+    """The layouts of texts or pairs of texts."""
     return [bidirectional(ids).replace(segment=segments) for ids, segments in tokenizer.encode_pairs(texts, length)]
 
 
 def numbers(labels: Sequence[str]) -> list[float]:
-    """Labels as the numbers that they are."""
+    """Labels as numbers."""
     try:
         return [float(label) for label in labels]
     except ValueError as error:
-        raise MasqueradeError(f"A label is no number ({error}); a regression needs numbers.") from error
+        raise MasqueradeError(f"A label is not a number ({error}); regression needs numbers.") from error

@@ -1,4 +1,4 @@
-"""What a head says of many sequences: packed without padding, run, and handed back one by one."""
+"""The scores of a head for many sequences, which are packed without padding."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROW, ROWS = 256, 8  # tokens of a packed row, and rows that go through the netwo
 def predict(
     model: Model, layouts: Sequence[Layout], head: str, done: Callable[[int], None] = lambda count: None
 ) -> list[Tensor]:
-    """The scores of each layout: (labels,) from a head over whole sequences, (n, labels) from one over tokens.
-    ``done`` is told how many more are done, for a progress bar."""
+    """The scores of each layout: (labels,) from a head for texts, (n, labels) from a head for tokens. ``done`` is
+    called with the number of layouts scored since the last call."""
     found: dict[int, Tensor] = {}
     packing = first_fit([len(layout) for layout in layouts], ROW)
     model.eval()

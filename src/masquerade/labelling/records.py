@@ -1,4 +1,4 @@
-"""Labelled texts in the formats people have them in: tables, JSON, Parquet, columns of BIO tags, hub data sets."""
+"""Labelled texts from tables, JSON, Parquet, columns of BIO tags and hub data sets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
 from masquerade.text.chinese import is_wide
 
-TABLES = {".tsv": "\t", ".csv": ","}  # separators; only in the latter may a field be quoted
+TABLES = {".tsv": "\t", ".csv": ","}  # separators; only .csv has quoted fields
 COLUMNS = (".txt", ".conll", ".bio")
-NAMES = {  # what fields are usually called
+LONGEST = 2**27  # characters of a table's field
+NAMES = {  # the usual names of fields
     "text": ("text", "sentence", "text_a", "sentence1", "premise", "question"),
     "pair": ("text_b", "sentence2", "hypothesis", "pair"),
     "label": ("label", "labels", "score", "class"),
@@ -24,7 +25,7 @@ NAMES = {  # what fields are usually called
 
 @dataclass(frozen=True)
 class Entity:
-    """A stretch of a text: its kind, and where its characters begin and end."""
+    """A part of a text: its kind, and its first character and the one after its last."""
 
     kind: str
     start: int
@@ -33,7 +34,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Classified:
-    """A text, or a pair of them, and its label if it is known."""
+    """A text or a pair of texts, and its label if known."""
 
     text: str
     pair: str | None = None
@@ -42,7 +43,7 @@ class Classified:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A text and the entities in it."""
+    """A text and its entities."""
 
     text: str
     entities: tuple[Entity, ...] = ()
@@ -57,11 +58,11 @@ def read_classified(source: str, text: str = "", pair: str = "", label: str = ""
         values = {role: _field(record, role, name, source) for role, name in asked.items()}
         if values["text"] is None:
             raise MasqueradeError(
-                f"The records of {source} have no text that can be found; name its field: text = '…'."
+                f"The records of {source} have no field with a usual name for the text; name it: text = '…'."
             )
         found.append(Classified(values["text"], values["pair"], values["label"]))
     if not found:
-        raise MasqueradeError(f"There is no record in {source}.")
+        raise MasqueradeError(f"There is no record in {source}; give a file with at least one.")
     return found
 
 
@@ -74,18 +75,18 @@ def read_tagged(source: str) -> list[Tagged]:
     else:
         found = [_tagged(record, source) for record in _records(source, {})]
     if not found:
-        raise MasqueradeError(f"There is no record in {source}.")
+        raise MasqueradeError(f"There is no record in {source}; give a file with at least one.")
     return found
 
 
 def entities_of(tags: Sequence[str]) -> list[Entity]:
-    """The entities that BIO tags spell, in tokens. A tag that continues nothing of its kind begins an entity."""
+    """The entities of BIO tags, with token indices. An I tag that continues no entity of its kind begins one."""
     found: list[Entity] = []
     for index, tag in enumerate(tags):
-        place, _, kind = tag.partition("-")
-        if place == "I" and found and found[-1].kind == kind and found[-1].end == index:
+        prefix, _, kind = tag.partition("-")
+        if prefix == "I" and found and found[-1].kind == kind and found[-1].end == index:
             found[-1] = Entity(kind, found[-1].start, index + 1)
-        elif place in ("B", "I"):
+        elif prefix in ("B", "I"):
             found.append(Entity(kind, index, index + 1))
     return found
 
@@ -102,7 +103,8 @@ def _records(source: str, asked: Mapping[str, str]) -> Iterator[Mapping[str, Any
 
 
 def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The rows of a table. The first one has the columns' names if any is a name asked for, or a usual one."""
+    """The rows of a table. The first row holds the names of the columns if one of them is given or usual."""
+    csv.field_size_limit(LONGEST)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             if separator == "\t":
@@ -123,12 +125,12 @@ def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dic
     for number, row in enumerate(rows, start=1):
         if len(row) != len(names):
             said = f"Record {number} of {path} has {len(row)} columns instead of {len(names)}"
-            raise MasqueradeError(f"{said}; mend it, or remove it.")
+            raise MasqueradeError(f"{said}; correct or remove it.")
         yield dict(zip(names, row, strict=True))
 
 
 def _field(record: Mapping[str, Any], role: str, name: str, source: str) -> str | None:
-    """A field by the name given, or by one of the usual ones."""
+    """The value of a field, found by the given name or by a usual one."""
     if not isinstance(record, Mapping):
         raise MasqueradeError(f"The records of {source} have to be objects with named fields.")
     if name and name not in record:
@@ -145,26 +147,26 @@ def _tagged(record: Mapping[str, Any], source: str) -> Tagged:
         text = str(record["text"])
         if "entities" in record:
             found = [Entity(str(each["kind"]), int(each["start"]), int(each["end"])) for each in record["entities"]]
-        else:  # CLUENER: kind → name → places, whose last character is inside
+        else:  # CLUENER: kind → name → (first, last) characters
             kinds: Mapping[str, Any] = record.get("label") or {}
             found = [
                 Entity(kind, start, end + 1)
                 for kind, names in kinds.items()
-                for places in names.values()
-                for start, end in places
+                for offsets in names.values()
+                for start, end in offsets
             ]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MasqueradeError(
-            f"A record of {source} is not tagged as it has to be ({type(error).__name__}: {error}); give text and "
-            "entities (kind, start, end), or tokens and BIO tags."
+            f"The record {str(record)[:60]!r} of {source} has no valid tags; give text and entities (kind, start, "
+            "end), or tokens and BIO tags."
         ) from error
     if any(not 0 <= each.start < each.end <= len(text) for each in found):
-        raise MasqueradeError(f"An entity lies outside of its text '{text[:40]}' in {source}.")
+        raise MasqueradeError(f"An entity of {source} lies outside its text '{text[:40]}'; correct its offsets.")
     return Tagged(text, tuple(sorted(found, key=lambda each: (each.start, each.end))))
 
 
 def _columns(path: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Sentences of a file with a token and, last, its tag on each line, and blank lines between sentences."""
+    """The sentences of a file whose lines hold a token and, last, its tag, with blank lines between sentences."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -172,20 +174,20 @@ def _columns(path: Path) -> Iterator[tuple[list[str], list[str]]]:
     for blank, group in groupby(lines, key=lambda line: not line.strip()):
         pairs = [] if blank else [line.split() for line in group]
         if any(len(pair) < 2 for pair in pairs):
-            raise MasqueradeError(f"A line of {path} has no tag; each needs a token and its tag.")
+            raise MasqueradeError(f"A line of {path} has no tag; each line needs a token and its tag.")
         if pairs:
             yield [pair[0] for pair in pairs], [pair[-1] for pair in pairs]
 
 
 def _from_tokens(tokens: Sequence[str], tags: Sequence[Any], source: str) -> Tagged:
-    """Tokens with BIO tags as a text with entities: a space between tokens, but for Chinese ones."""
+    """Tokens with BIO tags as a text with entities. Tokens are separated by spaces, Chinese ones are not."""
     if len(tokens) != len(tags) or not all(isinstance(tag, str) for tag in tags):
         raise MasqueradeError(f"A record of {source} needs a BIO tag, as text, for each of its tokens.")
-    text, places = "", list[tuple[int, int]]()
+    text, offsets = "", list[tuple[int, int]]()
     for token in tokens:
         if text and not is_wide(text[-1]) and not is_wide(token[:1] or " "):
             text += " "
-        places.append((len(text), len(text) + len(token)))
+        offsets.append((len(text), len(text) + len(token)))
         text += token
     found = entities_of(tags)
-    return Tagged(text, tuple(Entity(each.kind, places[each.start][0], places[each.end - 1][1]) for each in found))
+    return Tagged(text, tuple(Entity(each.kind, offsets[each.start][0], offsets[each.end - 1][1]) for each in found))

@@ -1,4 +1,4 @@
-"""How good labels are: accuracy and F1 of classes, correlation of numbers, precision and recall of entities."""
+"""Scores of labels: accuracy and F1 of classes, correlation of numbers, precision and recall of entities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from masquerade.labelling.records import Entity
 
 
 def class_scores(predicted: Sequence[str], true: Sequence[str]) -> dict[str, float]:
-    """The share of right classes, and the F1 of the classes, averaged over them."""
+    """The accuracy, and the mean F1 of the classes."""
     right, guessed, there = Counter[str](), Counter(predicted), Counter(true)
     right.update(guess for guess, label in zip(predicted, true, strict=True) if guess == label)
     each = [_f1(right[label], guessed[label], there[label]) for label in sorted({*predicted, *true})]
@@ -20,7 +20,7 @@ def class_scores(predicted: Sequence[str], true: Sequence[str]) -> dict[str, flo
 
 
 def number_scores(predicted: Sequence[float], true: Sequence[float]) -> dict[str, float]:
-    """How numbers go together, by value (Pearson) and by rank (Spearman); and how far they are apart."""
+    """The correlation of values (Pearson) and of ranks (Spearman), and the mean absolute error."""
     guess, value = np.asarray(predicted, dtype=float), np.asarray(true, dtype=float)
     return {
         "pearson": _correlation(guess, value),
@@ -32,7 +32,7 @@ def number_scores(predicted: Sequence[float], true: Sequence[float]) -> dict[str
 def entity_scores(
     predicted: Sequence[Sequence[Entity]], true: Sequence[Sequence[Entity]]
 ) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 over exact entities (kind, start and end), for each kind, and for all as ``all``."""
+    """Precision, recall and F1 of exact entities (kind, start and end), by kind and for ``all``."""
     right, guessed, there = Counter[str](), Counter[str](), Counter[str]()
     for guess, truth in zip(predicted, true, strict=True):
         for found, counter in ((set(guess), guessed), (set(truth), there), (set(guess) & set(truth), right)):
@@ -59,7 +59,7 @@ def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank of each value; equal ones share the mean of their ranks."""
+    """The rank of each value; equal values have the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     mean: NDArray[np.float64] = (last - (counts - 1) / 2)[inverse]

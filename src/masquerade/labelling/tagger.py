@@ -1,4 +1,4 @@
-"""Entities inside of texts: every token gets a BIO tag, and the best sequence of tags that makes sense is read off."""
+"""Entities inside texts: every token gets a BIO tag, in the best valid sequence of tags."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CUTS = f"{STOPS}；，;,\n"  # where a long text is cut
 
 @dataclass(frozen=True)
 class TagWindow:
-    """A part of a text that is read at once: its layout, and where each of its tokens stands in the text. The tokens
-    that open and close it stand nowhere."""
+    """A part of a text that is read at once: its layout, and the characters of each of its tokens. The special tokens
+    around it have none."""
 
-    text: int  # which of the texts
+    text: int  # the number of its text
     layout: Layout
-    places: list[tuple[int, int] | None]
+    offsets: list[tuple[int, int] | None]
 
 
 class Tagger:
@@ -38,7 +38,7 @@ class Tagger:
 
     def __init__(self, model: Model, length: int | None = None) -> None:
         if "tag" not in model.spec.all_heads:
-            raise MasqueradeError("This model is no tagger; train one with 'masquerade train tagger'.")
+            raise MasqueradeError("This model has no 'tag' head; train one with 'masquerade train tagger'.")
         self.model, self.tokenizer = model, model.tokenizer
         self.length = min(length or model.spec.longest, model.spec.longest)
         self.blocked = forbidden(model.spec.labels)
@@ -49,7 +49,7 @@ class Tagger:
         return Tagger(load(source))
 
     def __call__(self, texts: Sequence[str], done: Callable[[int], None] = lambda count: None) -> list[list[Entity]]:
-        """The entities of each text, in the order in which they stand there; texts may be of any length."""
+        """The entities of each text, in reading order. Texts can have any length."""
         windows = cut(self.tokenizer, texts, self.length)
         scores = predict(self.model, [window.layout for window in windows], "tag", done)
         found: list[list[Entity]] = [[] for _ in texts]
@@ -58,46 +58,47 @@ class Tagger:
         return found
 
     def entities(self, window: TagWindow, scores: Tensor) -> list[Entity]:
-        """The entities that the scores of a window's tokens, (n, tags), amount to, placed in the text."""
-        inside = [index for index, place in enumerate(window.places) if place is not None]
-        places = [place for place in window.places if place is not None]
+        """The entities of a window, with character offsets into its text, from scores (n, tags)."""
+        inside = [index for index, offset in enumerate(window.offsets) if offset is not None]
+        offsets = [offset for offset in window.offsets if offset is not None]
         tags = [self.model.spec.labels[tag] for tag in best_tags(scores[inside], self.blocked)]
-        return [Entity(each.kind, places[each.start][0], places[each.end - 1][1]) for each in entities_of(tags)]
+        return [Entity(each.kind, offsets[each.start][0], offsets[each.end - 1][1]) for each in entities_of(tags)]
 
     def evaluate(
         self, records: Sequence[Tagged], done: Callable[[int], None] = lambda count: None
     ) -> tuple[dict[str, dict[str, float]], list[list[Entity]]]:
-        """Precision, recall and F1 by kind of entity and for all; and the entities found."""
+        """Precision, recall and F1 by kind of entity and for all, and the entities found."""
         found = self([record.text for record in records], done)
         return entity_scores(found, [record.entities for record in records]), found
 
 
 def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[TagWindow]:
-    """Texts as windows of at most ``length`` tokens, the two around them included; cut behind punctuation if there is
-    any in the window's second half."""
+    """Texts as windows of at most ``length`` tokens, special ones included. They end after punctuation if there is any
+    in the second half of the window."""
     windows = []
     opening, closing = tokenizer.special("cls"), tokenizer.special("sep")
-    for number, (ids, places) in enumerate(tokenizer.encode_places(texts)):
+    for number, (ids, offsets) in enumerate(tokenizer.encode_places(texts)):
         start = 0
         while start < len(ids):
             end = min(start + length - 2, len(ids))
             if end < len(ids):
-                stops = [at for at in range(start + length // 2, end) if texts[number][slice(*places[at])] in CUTS]
+                stops = [at for at in range(start + length // 2, end) if texts[number][slice(*offsets[at])] in CUTS]
                 end = stops[-1] + 1 if stops else end
             layout = bidirectional([opening, *ids[start:end], closing])
-            windows.append(TagWindow(number, layout, [None, *places[start:end], None]))
+            windows.append(TagWindow(number, layout, [None, *offsets[start:end], None]))
             start = end
     return windows
 
 
 def labelled(window: TagWindow, entities: Sequence[Entity], labels: Sequence[str]) -> Layout:
-    """The window's layout with the tag of every token: an entity begins at its first token in the window."""
-    tags = [IGNORE if place is None else labels.index("O") for place in window.places]
+    """The window's layout with the tag of every token as its label. An entity begins at its first token in the
+    window."""
+    tags = [IGNORE if offset is None else labels.index("O") for offset in window.offsets]
     for entity in entities:
         held = [
             index
-            for index, place in enumerate(window.places)
-            if place is not None and entity.start <= place[0] and place[1] <= entity.end and place[0] < place[1]
+            for index, offset in enumerate(window.offsets)
+            if offset is not None and entity.start <= offset[0] < offset[1] <= entity.end
         ]
         for index in held:
             tags[index] = labels.index(f"{'B' if index == held[0] else 'I'}-{entity.kind}")
@@ -105,18 +106,19 @@ def labelled(window: TagWindow, entities: Sequence[Entity], labels: Sequence[str
 
 
 def tag_names(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The BIO tags of some kinds of entities."""
-    return ("O", *(f"{place}-{kind}" for kind in kinds for place in "BI"))
+    """The BIO tags of kinds of entities."""
+    return ("O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"))
 
 
 def forbidden(labels: Sequence[str]) -> Tensor:
-    """Which tag may not follow which: I-x only follows B-x and I-x. (tags + 1, tags), the first row for the start."""
+    """Which tag (column) cannot follow which (row): I-x only follows B-x and I-x. Bool (tags + 1, tags); row 0 is the
+    start of the text."""
     before = ["", *labels]
     return torch.tensor([[late[:2] == "I-" and early[2:] != late[2:] for late in labels] for early in before])
 
 
 def best_tags(scores: Tensor, blocked: Tensor) -> list[int]:
-    """The best sequence of tags in which nothing blocked follows (Viterbi): scores (n, tags) → n tags."""
+    """The best sequence of tags without a blocked transition (Viterbi): scores (n, tags) → n tags."""
     if not len(scores):
         return []
     chances = scores.log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Fine-tuning: labelled records in, a classifier or a tagger out, by the loop that pretrains."""
+"""Fine-tuning of classifiers and taggers on labelled records."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TrainClassifier(FineTune):
         if self.recipe.regression:
             labels = ["score"]
         elif len(labels) < 2:
-            raise MasqueradeError(f"All training records have the label '{labels[0]}'; there have to be two or more.")
+            raise MasqueradeError(f"All training records have the label '{labels[0]}'; a classifier needs two labels.")
         return {"": load(self.recipe.start).with_heads(("classify",), tuple(labels))}
 
     def read(self, model: Model, folder: Path) -> None:
@@ -86,10 +86,10 @@ class TrainClassifier(FineTune):
     def _examples(self, model: Model, records: Sequence[Classified]) -> list[Example]:
         layouts = lay_out(model.tokenizer, [(record.text, record.pair) for record in records], self.recipe.length)
         labels, known = [str(record.label) for record in records], model.spec.labels
-        strange = set(labels) - set(known)
-        if strange and not self.recipe.regression:
+        unknown = set(labels) - set(known)
+        if unknown and not self.recipe.regression:
             raise MasqueradeError(
-                f"The label '{min(strange)}' does not occur in training; there are {', '.join(known)}."
+                f"The label '{min(unknown)}' does not occur in training; there are {', '.join(known)}."
             )
         targets = numbers(labels) if self.recipe.regression else [known.index(label) for label in labels]
         return [
@@ -112,7 +112,7 @@ class TrainTagger(FineTune):
     def begin(self) -> dict[str, Model]:
         kinds = sorted({entity.kind for record in self.train for entity in record.entities})
         if not kinds:
-            raise MasqueradeError("There is no entity in the training records, so there is nothing to learn.")
+            raise MasqueradeError("There is no entity in the training records; a tagger needs some to learn from.")
         return {"": load(self.recipe.start).with_heads(("tag",), tag_names(kinds))}
 
     def read(self, model: Model, folder: Path) -> None:
@@ -124,7 +124,7 @@ class TrainTagger(FineTune):
     def _examples(self, model: Model, records: Sequence[Tagged]) -> list[Example]:
         windows = cut(model.tokenizer, [record.text for record in records], self.recipe.length)
         known = set(model.spec.labels)
-        strange = {each.kind for record in records for each in record.entities if f"B-{each.kind}" not in known}
-        if strange:
-            raise MasqueradeError(f"The entity '{min(strange)}' does not occur in training; take it out, or train it.")
+        unknown = {each.kind for record in records for each in record.entities if f"B-{each.kind}" not in known}
+        if unknown:
+            raise MasqueradeError(f"The entity '{min(unknown)}' does not occur in training; remove it, or train on it.")
         return [Example(labelled(each, records[each.text].entities, model.spec.labels)) for each in windows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping, Sequence
 
 from masquerade.data.checks import check_types
@@ -22,9 +22,10 @@ class Objective(ABC):
     def __post_init__(self) -> None:
         check_types(vars(self), type(self), "The objective's option")
 
-    @abstractmethod
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        """The example of a piece's ids, special tokens included."""
+        """The example of a piece's ids, special tokens included. An objective that needs more than one piece defines
+        ``example`` instead."""
+        raise NotImplementedError
 
     def cut(self, tokens: Tokens, length: int) -> Pieces:
         """The documents cut into pieces whose examples have at most ``length`` tokens of text and special tokens."""

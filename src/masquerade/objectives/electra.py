@@ -24,11 +24,11 @@ from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class GeneratorWords(Objective):
+class ReplacedTokens(Objective):
     """What the generator reads: a share of the tokens masked, every one of them as [MASK].
 
     BERT's random and kept words are left out: they prepare a network for text without masks, and here another network,
-    the discriminator, reads that. ``units`` as in ``MaskedWords``.
+    the discriminator, reads that. ``units`` as in ``MaskedTokens``.
     """
 
     vocabulary: Vocabulary

@@ -1,6 +1,6 @@
 """Which tokens belong together: words of a Chinese segmenter, entities, n-grams, sentences.
 
-A grouping takes ids and gives lists of indices, for ``MaskedWords.units``. Whole words of WordPiece need nothing from
+A grouping takes ids and gives lists of indices, for ``MaskedTokens.units``. Whole words of WordPiece need nothing from
 here: they are ``vocabulary.words``.
 """
 
@@ -13,7 +13,7 @@ from itertools import pairwise
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.objectives.base import Objective
-from masquerade.objectives.masked import MaskedWords, Units
+from masquerade.objectives.masked import MaskedTokens, Units
 from masquerade.text.chinese import is_wide, load_jieba
 from masquerade.text.sentences import STOPS
 from masquerade.text.tokenizer import Tokenizer
@@ -136,4 +136,4 @@ class MaskedNgrams(Objective):
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         units = ngrams(self.vocabulary.words(ids), self.weights, rng)
-        return MaskedWords(self.vocabulary, self.rate, lambda _: units)(ids, rng)
+        return MaskedTokens(self.vocabulary, self.rate, lambda _: units)(ids, rng)

@@ -43,7 +43,7 @@ def pick(units: list[list[int]], budget: int, rng: Rng) -> list[int]:
 
 
 @dataclass(frozen=True)
-class MaskedWords(Objective):
+class MaskedTokens(Objective):
     """Masks a share of the tokens and predicts them from all the others.
 
     ``units`` says which tokens are masked together: single tokens if not given, whole words with ``vocabulary.words``,

@@ -11,7 +11,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.objectives.bart import written
 from masquerade.objectives.base import Objective
-from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.masked import MaskedTokens
 from masquerade.text.vocabulary import Vocabulary
 
 
@@ -37,7 +37,7 @@ class Palm(Objective):
             raise MasqueradeError(f"PALM is trained in stages 1 and 2; there is no stage {self.stage}.")
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        reading = MaskedWords(self.vocabulary, self.rate)
+        reading = MaskedTokens(self.vocabulary, self.rate)
         if self.stage == 1:
             return reading(ids, rng)
         words = self.vocabulary.maskable(ids)

@@ -17,7 +17,7 @@ from masquerade.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class PermutedWords(Objective):
+class PermutedTokens(Objective):
     """XLNet: a random order of the tokens, of which the last 1/``parts`` are predicted: those know enough of the others
     to be worth predicting. Nothing is masked, so nothing is missing when the network is used.
 
@@ -35,13 +35,13 @@ class PermutedWords(Objective):
 
 
 @dataclass(frozen=True)
-class MaskedPermutedWords(Objective):
+class MaskedPermutedTokens(Objective):
     """MPNet: as many tokens as BERT masks are predicted in a random order, each knowing those before it. A mask stands
     for every word not yet known, so that all rows know how long the sentence is, as they will when it is used.
 
     With ``noisy``, as in the published training, those masks and the queries themselves are BERT's: eight of ten are
     [MASK], one is any word, one is the word itself. That last one is then known to its query, and to those asked
-    before it, by intention. ``units`` as in ``MaskedWords``; MPNet predicts whole words (``vocabulary.words``).
+    before it, by intention. ``units`` as in ``MaskedTokens``; MPNet predicts whole words (``vocabulary.words``).
     """
 
     vocabulary: Vocabulary

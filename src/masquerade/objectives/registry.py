@@ -12,21 +12,21 @@ from masquerade.errors import MasqueradeError
 from masquerade.objectives.bart import Denoise, infill_text, permute_sentences
 from masquerade.objectives.base import Objective
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
-from masquerade.objectives.electra import GeneratorWords
+from masquerade.objectives.electra import ReplacedTokens
 from masquerade.objectives.glm import LongBlank, ShortBlanks
 from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
-from masquerade.objectives.masked import MaskedWords
+from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.mass import Mass
 from masquerade.objectives.networks import OWN
 from masquerade.objectives.next_token import NextToken, PreviousToken
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
 from masquerade.objectives.palm import Palm
 from masquerade.objectives.pegasus import GapSentences
-from masquerade.objectives.permutation import MaskedPermutedWords, PermutedWords
+from masquerade.objectives.permutation import MaskedPermutedTokens, PermutedTokens
 from masquerade.objectives.salient import Salient, dates_and_numbers
 from masquerade.objectives.span import MaskedSpans
 from masquerade.objectives.t5 import SpanCorruption
-from masquerade.objectives.unilm import UnifiedWords
+from masquerade.objectives.unilm import UnifiedMasks
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
 
@@ -74,7 +74,7 @@ def _entity(vocabulary: Vocabulary, tokenizer: Tokenizer, names: str | Sequence[
         except (OSError, UnicodeDecodeError) as error:
             raise MasqueradeError(f"The names in '{names}' cannot be read: {error}.") from error
     known = [name.strip() for name in names if name.strip()]
-    return MaskedWords(vocabulary, units=entity_units(tokenizer, known, rest=vocabulary.words), **options)
+    return MaskedTokens(vocabulary, units=entity_units(tokenizer, known, rest=vocabulary.words), **options)
 
 
 def _simple(kind: Callable[..., Objective], **fixed: Any) -> Maker:
@@ -83,19 +83,19 @@ def _simple(kind: Callable[..., Objective], **fixed: Any) -> Maker:
 
 
 def _whole_words(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
-    return MaskedWords(vocabulary, units=vocabulary.words, **options)
+    return MaskedTokens(vocabulary, units=vocabulary.words, **options)
 
 
 def _chinese_words(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
-    return MaskedWords(vocabulary, units=jieba_words(tokenizer), **options)
+    return MaskedTokens(vocabulary, units=jieba_words(tokenizer), **options)
 
 
 def _next_sentence(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
-    return NextSentence(vocabulary, MaskedWords(vocabulary, **options), sentence_ends(tokenizer))
+    return NextSentence(vocabulary, sentence_ends(tokenizer), MaskedTokens(vocabulary, **options))
 
 
 def _sentence_order(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
-    return SentenceOrder(vocabulary, MaskedNgrams(vocabulary, **options), sentence_ends(tokenizer))
+    return SentenceOrder(vocabulary, sentence_ends(tokenizer), MaskedNgrams(vocabulary, **options))
 
 
 def _salient(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
@@ -114,7 +114,7 @@ _BLANKS = {"positions": ("learned", "inner")}
 OBJECTIVES: dict[str, ObjectiveEntry] = {
     "next": ObjectiveEntry(_simple(NextToken), "GPT: the next token", "gpt2", {"mask": "causal"}, needs=()),
     "backward": ObjectiveEntry(_simple(PreviousToken), "the previous token: GPT from right to left", OWN, needs=()),
-    "mlm": ObjectiveEntry(_simple(MaskedWords), "BERT: masked tokens"),
+    "mlm": ObjectiveEntry(_simple(MaskedTokens), "BERT: masked tokens"),
     "whole-word": ObjectiveEntry(_whole_words, "BERT: masked whole words"),
     "chinese-words": ObjectiveEntry(_chinese_words, "BERT-wwm, NEZHA: masked Chinese words, segmented by jieba"),
     "entity": ObjectiveEntry(_entity, "ERNIE: masked names, from options.names, a list or a file"),
@@ -123,16 +123,16 @@ OBJECTIVES: dict[str, ObjectiveEntry] = {
     "sop": ObjectiveEntry(_sentence_order, "ALBERT: masked n-grams, and the order of two texts", "albert", _PAIR),
     "span": ObjectiveEntry(_simple(MaskedSpans), "SpanBERT: masked spans and their boundaries", "bert", _SPAN),
     "electra": ObjectiveEntry(
-        _simple(GeneratorWords), "ELECTRA: which tokens a generator replaced", "electra", {"outputs": ("detect",)}
+        _simple(ReplacedTokens), "ELECTRA: which tokens a generator replaced", "electra", {"outputs": ("detect",)}
     ),
     "salient": ObjectiveEntry(_salient, "REALM: one masked date or number"),
     "xlnet": ObjectiveEntry(
-        _simple(PermutedWords), "XLNet: the end of a permutation, in two streams", "xlnet", {"query_vector": True}
+        _simple(PermutedTokens), "XLNet: the end of a permutation, in two streams", "xlnet", {"query_vector": True}
     ),
     "mpnet": ObjectiveEntry(
-        _simple(MaskedPermutedWords), "MPNet: the end of a permutation, with position compensation", "mpnet"
+        _simple(MaskedPermutedTokens), "MPNet: the end of a permutation, with position compensation", "mpnet"
     ),
-    "unilm": ObjectiveEntry(_simple(UnifiedWords), "UniLM: masked tokens under four masks", "unilm", _UNILM),
+    "unilm": ObjectiveEntry(_simple(UnifiedMasks), "UniLM: masked tokens under four masks", "unilm", _UNILM),
     "glm": ObjectiveEntry(_simple(ShortBlanks), "GLM: short blanks", OWN, _BLANKS),
     "glm-long": ObjectiveEntry(_simple(LongBlank), "GLM: one long blank", OWN, _BLANKS),
     "diffusion": ObjectiveEntry(_simple(MaskedDiffusion), "masked diffusion: any share of the tokens"),

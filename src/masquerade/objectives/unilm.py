@@ -17,7 +17,7 @@ MASKS = (BOTH_WAYS, BOTH_WAYS, SOURCE_TO_TARGET, SOURCE_TO_TARGET, LEFT_TO_RIGHT
 
 
 @dataclass(frozen=True)
-class UnifiedWords(Objective):
+class UnifiedMasks(Objective):
     """One of four masks for each piece: a third of the time everybody sees everybody, a third source and target, a
     sixth each left to right and right to left. Under all of them a share of the tokens is masked, as BERT masks them,
     and predicted where it stands, so that the same network learns to read and to write.

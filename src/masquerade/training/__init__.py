@@ -1,1 +1,1 @@
-"""Training: recipes, the loop, and checkpoints that survive anything."""
+"""Training: recipes, the loop, and checkpoints from which a run resumes exactly."""

@@ -1,4 +1,4 @@
-"""A run's folder: checkpoints that are whole or not there, and the log of its losses."""
+"""A run's folder: complete checkpoints and the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
 from masquerade.nn.model import Model
 
-KEPT = 2  # how many checkpoints stay
+KEPT = 2  # the number of checkpoints that are not deleted
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,6 @@ class Store:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines() if line.strip()]
 
     def rewind(self, step: int) -> None:
-        """Forget what was logged after a step, since it will be done again."""
+        """Remove what was logged after a step."""
         kept = [entry for entry in self.history() if entry["step"] <= step]
         write_text(self.log, "".join(json.dumps(entry) + "\n" for entry in kept))

@@ -1,4 +1,4 @@
-"""The training loop, for one process or many: the same losses either way, and after any interruption."""
+"""The training loop. Losses do not depend on the number of processes or on interruptions."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ class Run:
             group["lr"] = recipe.rate * factor(recipe, self.step, self.job.steps)
         counts, mine = self.bare.counts(rows), rows[rank::world]
         micro = [mine[start : start + recipe.micro] for start in range(0, len(mine), recipe.micro)] or [rows[:1]]
-        share = float(bool(mine))  # with fewer rows than processes, some compute a row for nothing
-        summed = torch.zeros(2, device=accelerator.device)  # the loss, and how many tokens were read
+        share = float(bool(mine))  # with fewer rows than processes, the idle ones compute a row that counts 0
+        summed = torch.zeros(2, device=accelerator.device)  # the loss, and the number of tokens
         for number, part in enumerate(micro, start=1):
             batch = collate(part, self.bare.model.spec.pad).to(accelerator.device)
             alone = accelerator.no_sync(self.loss) if number < len(micro) else nullcontext()
@@ -162,7 +162,7 @@ class Run:
                 with accelerator.autocast():
                     parts = self.loss(batch)
                 loss = self.bare.total(parts, counts) * share
-                accelerator.backward(loss * world)  # processes are averaged, and are to be summed
+                accelerator.backward(loss * world)  # gradients are averaged over processes and have to be summed
             summed += torch.stack([loss.detach(), torch.tensor(batch.tokens * share, device=loss.device)])
         norm = accelerator.clip_grad_norm_(self.loss.parameters(), recipe.clip)
         self.optimizer.step()
@@ -180,7 +180,7 @@ class Run:
 
 
 def factor(recipe: Recipe, step: int, steps: int) -> float:
-    """How much of the learning rate a step has: it rises during the warm-up, then falls as the schedule says."""
+    """The factor of the learning rate at a step: it rises during the warm-up, then follows the schedule."""
     warmup = recipe.warmup * steps if recipe.warmup < 1 else recipe.warmup
     if step < warmup:
         return min(1.0, (step + 1) / warmup)
@@ -191,7 +191,7 @@ def factor(recipe: Recipe, step: int, steps: int) -> float:
 
 
 def mean_loss(loss: Loss, rows: Sequence[Row], micro: int) -> dict[str, float]:
-    """The loss of some rows as ``held_out``; and part by part, where it has several."""
+    """The loss of some rows as ``held_out``, and term by term if there are several."""
     counts, values = loss.counts(rows), dict[str, float]()
     whole = 0.0
     for start in range(0, len(rows), micro):
@@ -203,7 +203,7 @@ def mean_loss(loss: Loss, rows: Sequence[Row], micro: int) -> dict[str, float]:
 
 
 def _decayed(model: nn.Module, decay: float) -> list[dict[str, Any]]:
-    """Parameters in two groups: matrices decay, biases and norms do not."""
+    """Parameters in two groups: weight matrices decay, biases and norms do not."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     return [
         {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": decay},

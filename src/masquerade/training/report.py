@@ -1,4 +1,4 @@
-"""How a run is going: a live line, a log, TensorBoard where it is installed, and a curve at the end."""
+"""The progress of a run: a progress bar, a log, TensorBoard if installed, and a plot at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from masquerade.training.checkpoints import Store
 
 
 class Report:
-    """The progress of a run, for people (on the main process) and for files."""
+    """Shows the progress of a run (on the main process) and writes it to files."""
 
     def __init__(self, store: Store, steps: int, done: int, shown: bool) -> None:
         self.store, self.shown = store, shown
@@ -32,7 +32,7 @@ class Report:
             self.board.close()
 
     def advance(self, step: int, values: dict[str, float], log: bool) -> None:
-        """One step is done."""
+        """Show that a step is done, and log its values if ``log``."""
         self.read += values["tokens"]
         spent = time.perf_counter() - self.since
         speed = self.read / spent if spent else 0.0
@@ -42,13 +42,13 @@ class Report:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Time that does not count as training."""
+        """Leave the time spent inside out of the tokens per second."""
         begun = time.perf_counter()
         yield
         self.since += time.perf_counter() - begun
 
     def note(self, step: int, values: dict[str, float]) -> None:
-        """Write values to the log, and to TensorBoard."""
+        """Write values to the log and to TensorBoard."""
         if not self.shown:
             return
         self.store.record({"step": step, **values})
@@ -60,7 +60,7 @@ class Report:
             self.progress.console.print(f"step {step}: {said}")
 
     def plot(self) -> None:
-        """Draw the loss curve beside the log."""
+        """Plot the losses of the log as loss.png."""
         from masquerade.drawing.curves import save_curve
 
         history = self.store.history()
@@ -69,7 +69,7 @@ class Report:
 
 
 def _board(store: Store) -> Any:
-    """A TensorBoard writer, or None where that is not installed."""
+    """A TensorBoard writer, or None if that is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
