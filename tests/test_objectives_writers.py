@@ -48,12 +48,12 @@ from masquerade.masks import causal
 from masquerade.objectives.bart import (
     Denoise,
     Noise,
+    decoder_layout,
     delete_tokens,
     infill_text,
     mask_tokens,
     permute_sentences,
     rotate,
-    written,
 )
 from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.mass import Mass
@@ -80,8 +80,10 @@ def test_the_same_chance_gives_the_same_example(name: str) -> None:
 @pytest.mark.parametrize("ids", [TALE, TALE[1:-1], HOLED], ids=["specials around", "bare", "specials inside"])
 def test_special_tokens_are_never_predicted_but_for_ends_and_sentinels(name: str, ids: list[int]) -> None:
     for example in samples(EVERY[name], ids, 20):
-        allowed = set(SENTINELS) if name == "t5" else {SEP} if name.startswith(("bart", "pegasus", "palm")) else set()
+        decoder = example.source is not None
+        allowed = {SEP, *SENTINELS} if name == "t5" else {SEP} if decoder else set()
         assert set(labels_of(example.layout)) & TERMS.specials <= allowed
+        assert not decoder or labels_of(example.layout)[-1] == SEP, "every decoder learns to stop"
         if example.source is not None:
             assert not labels_of(example.source)
             kept = [number for number in source_of(example) if number in (UNK, CLS)]
@@ -166,8 +168,9 @@ def test_mass_takes_one_fragment_of_half_the_words_from_anywhere() -> None:
     made = samples(Mass(TERMS), SHORT, 400)
     starts = Counter(labels_of(example.layout)[0] - WORDS for example in made)
     for example in made:
-        fragment = labels_of(example.layout)
+        *fragment, end = labels_of(example.layout)
         assert len(fragment) == 12
+        assert end == SEP
         assert all(b == a + 1 for a, b in pairwise(fragment))
     assert set(starts) == set(range(13))
     assert max(starts.values()) < 2.2 * 400 / 13
@@ -176,7 +179,7 @@ def test_mass_takes_one_fragment_of_half_the_words_from_anywhere() -> None:
 def test_mass_shows_the_encoder_the_noise_of_bert_in_the_hole_and_all_else() -> None:
     fates = Counter[str]()
     for example in samples(Mass(TERMS), LONG, 50):
-        fragment = set(labels_of(example.layout))
+        fragment = set(labels_of(example.layout)[:-1])
         for was, now in zip(LONG, source_of(example), strict=True):
             assert was in fragment or was == now
             if was in fragment:
@@ -194,18 +197,19 @@ def test_mass_keeps_every_word_where_it_stood(ids: list[int]) -> None:
         assert int(target.ids[0]) == MASK
         for place, number in list(zip(target.position.tolist(), target.ids.tolist(), strict=True))[1:]:
             assert ids[place] == number
-        for word in labels_of(target):
+        for word in labels_of(target)[:-1]:
             assert restored[ids.index(word)] == MASK
             restored[ids.index(word)] = word
         assert restored == ids
-        rows = [row for row, word in enumerate(target.label.tolist()) if word != IGNORE]
+        rows = [row for row, word in enumerate(target.label.tolist()) if word not in (IGNORE, SEP)]
         assert all(max(0, ids.index(int(target.label[row])) - 1) == int(target.position[row]) for row in rows)
 
 
 def test_a_fragment_of_one_word_is_the_case_of_bert() -> None:
     for example in samples(Mass(TERMS, share=0.0, only_masks=True), SHORT, 20):
-        assert example.layout.ids.tolist() == [MASK]  # the decoder has no word to go by
-        (word,) = labels_of(example.layout)
+        word, end = labels_of(example.layout)
+        assert example.layout.ids.tolist() == [MASK, word]  # the decoder has no token to predict it from
+        assert end == SEP
         assert source_of(example) == [MASK if number == word else number for number in SHORT]
 
 
@@ -213,7 +217,7 @@ def test_a_fragment_of_all_words_is_the_case_of_gpt() -> None:
     example = Mass(TERMS, share=1.0, only_masks=True)(SHORT, rng_for(1))
     assert source_of(example) == [CLS, *[MASK] * 24, SEP]  # the encoder has no word to tell
     words = SHORT[1:-1]
-    same_as = causal([MASK, *words[:-1]]).replace(label=words)
+    same_as = causal([MASK, *words]).replace(label=[*words, SEP])
     assert same(example.layout, same_as)
 
 
@@ -223,7 +227,7 @@ def test_a_fragment_of_all_words_is_the_case_of_gpt() -> None:
 def fill(source: Sequence[int], target: Sequence[int]) -> list[int]:
     """The source with each sentinel replaced by what the target says behind it."""
     said: dict[int, list[int]] = {}
-    for number in target:
+    for number in target[:-1]:
         if number in SENTINELS:
             said[number] = current = []
         else:
@@ -250,8 +254,8 @@ def test_t5_loses_an_exact_number_of_words_in_an_exact_number_of_spans(
         assert spans == max(1, round(lost / mean))
     assert [number for number in source if number in SENTINELS] == SENTINELS[:spans]
     assert [number for number in target if number in SENTINELS] == SENTINELS[: spans + 1]
-    assert len(target) == lost + spans + 1
-    assert target[-1] == SENTINELS[spans]
+    assert len(target) == lost + spans + 2
+    assert target[-2:] == [SENTINELS[spans], SEP]
     assert not any(a in SENTINELS and b in SENTINELS for a, b in pairwise(source))
     assert not any(a in SENTINELS and b in SENTINELS for a, b in pairwise(target))
     assert fill(source, target) == ids
@@ -355,7 +359,7 @@ def test_bart_infills_spans_of_poisson_lengths_until_the_share_is_covered() -> N
     for length in range(6):  # masks that stand alone show the length of their span
         poisson = math.exp(-3) * 3**length / math.factorial(length)
         assert abs(single[length] / single.total() - poisson) < 0.02
-    with pytest.raises(MasqueradeError, match="give a mean above 0"):
+    with pytest.raises(MasqueradeError, match="give a number above 0"):
         infill_text(LONG, TERMS, rng_for(0), mean=0)
 
 
@@ -396,7 +400,7 @@ def test_noises_are_put_on_one_after_the_other() -> None:
 
 def test_what_is_written_ends_once() -> None:
     for target in ([50, UNK, 51], [50, UNK, 51, SEP]):
-        layout = written(target, TERMS, start=PAD)
+        layout = decoder_layout(target, TERMS, start=PAD)
         assert layout.ids.tolist() == [PAD, 50, UNK, 51]
         assert layout.label.tolist() == [50, IGNORE, 51, SEP]
 
@@ -409,7 +413,7 @@ def test_palm_first_trains_its_encoder_as_bert() -> None:
         first, bert = Palm(TERMS, stage=1)(SHORT, rng_for(number)), MaskedTokens(TERMS)(SHORT, rng_for(number))
         assert first.source is None
         assert same(first.layout, bert.layout)
-    with pytest.raises(MasqueradeError, match="no stage 3"):
+    with pytest.raises(MasqueradeError, match="'stage' is 3"):
         Palm(TERMS, stage=3)
 
 

@@ -77,6 +77,7 @@ def vocab(
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram or characters.")] = "wordpiece",
     size: Annotated[int, typer.Option(help="Number of tokens, special ones included.")] = 8000,
     lowercase: Annotated[bool, typer.Option(help="Convert to lowercase and remove accents.")] = True,
+    sentinels: Annotated[int, typer.Option(min=0, help="Number of reserved tokens for T5's spans, such as 100.")] = 0,
 ) -> None:
     """Train a tokenizer on your own texts.
 
@@ -86,7 +87,7 @@ def vocab(
     from masquerade.text.training import train_tokenizer
 
     documents = (document for source in texts for document in read_documents(source))
-    tokenizer = train_tokenizer(documents, kind, size, lowercase)
+    tokenizer = train_tokenizer(documents, kind, size, lowercase, sentinels)
     tokenizer.save(out)
     print(f"{out}: {kind}, {len(tokenizer):,} tokens")
 

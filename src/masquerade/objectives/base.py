@@ -11,7 +11,7 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss, Term, TermLoss, TokenTerm
-from masquerade.text.vocabulary import Vocabulary
+from masquerade.text.vocabulary import ABSENT, Vocabulary
 
 
 class Objective(ABC):
@@ -35,6 +35,10 @@ class Objective(ABC):
         """The example of one piece of a corpus."""
         return self(self.vocabulary.enclosed(pieces[number]), rng)
 
+    def config(self) -> dict[str, int]:
+        """The entries of the saved configuration that say how to decode: start and end tokens."""
+        return {}
+
     def terms(self) -> dict[str, Term]:
         """The terms of the loss, by name."""
         return {"tokens": TokenTerm()}
@@ -46,3 +50,10 @@ class Objective(ABC):
     def loss(self, networks: Mapping[str, Model]) -> Loss:
         """The loss of the networks: the model under "" and its helpers by their names."""
         return TermLoss(networks[""], self.terms())
+
+
+def decoding_tokens(end: int, start: int | None = None, second: int | None = None) -> dict[str, int]:
+    """Configuration entries for decoding: the end token, and the first tokens of the decoder's input. Tokens that the
+    vocabulary does not have are left out."""
+    found = {"eos_token_id": end, "decoder_start_token_id": start, "forced_bos_token_id": second}
+    return {key: token for key, token in found.items() if token is not None and token != ABSENT}

@@ -10,7 +10,7 @@ from masquerade.data.rng import Rng
 from masquerade.layout import IGNORE
 from masquerade.masks import backward, causal
 from masquerade.objectives.base import Objective
-from masquerade.text.vocabulary import Vocabulary
+from masquerade.text.vocabulary import ABSENT, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,10 @@ class NextToken(Objective):
     """Each token predicts the next one; the last predicts nothing."""
 
     vocabulary: Vocabulary
+
+    def config(self) -> dict[str, int]:
+        tokens = {"bos_token_id": self.vocabulary.cls, "eos_token_id": self.vocabulary.sep}
+        return {key: token for key, token in tokens.items() if token != ABSENT}
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         return Example(causal(ids).replace(label=[*ids[1:], IGNORE]))

@@ -10,8 +10,8 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
-from masquerade.objectives.bart import written
-from masquerade.objectives.base import Objective
+from masquerade.objectives.bart import decoder_layout
+from masquerade.objectives.base import Objective, decoding_tokens
 from masquerade.objectives.grouping import sentences
 from masquerade.text.vocabulary import Vocabulary
 
@@ -72,6 +72,9 @@ class GapSentences(Objective):
         if self.strategy not in STRATEGIES:
             raise MasqueradeError(f"No strategy '{self.strategy}' chooses sentences; take {', '.join(STRATEGIES)}.")
 
+    def config(self) -> dict[str, int]:
+        return decoding_tokens(self.vocabulary.sep, self.start)
+
     def gaps(self, ids: Sequence[int], parts: Sequence[range], rng: Rng) -> list[int]:
         """The numbers of the sentences to take out."""
         count = min(max(1, round(self.rate * len(parts))), max(1, len(parts) - 1))
@@ -92,4 +95,6 @@ class GapSentences(Objective):
             source += [*ids[place : part.start], self.gap]
             target += ids[part.start : part.stop]
             place = part.stop
-        return Example(written(target, self.vocabulary, self.start), source=bidirectional([*source, *ids[place:]]))
+        return Example(
+            decoder_layout(target, self.vocabulary, self.start), source=bidirectional([*source, *ids[place:]])
+        )

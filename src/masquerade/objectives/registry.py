@@ -51,14 +51,14 @@ class ObjectiveEntry:
 
 
 def _t5(vocabulary: Vocabulary, tokenizer: Tokenizer, sentinels: Sequence[int] = (), **options: Any) -> Objective:
-    """T5, with the sentinels that its vocabulary has, or BERT's unused tokens for them."""
-    named = enumerate(tokenizer.tokens(range(len(tokenizer))))
-    spare = [(token, number) for number, token in named if token.startswith(("<extra_id_", "[unused"))]
-    in_order = sorted(spare, key=lambda pair: int("".join(filter(str.isdigit, pair[0])) or 0))
-    found = sentinels or [number for _, number in in_order]
+    """T5, with the vocabulary's sentinels unless the options name others."""
+    found = sentinels or vocabulary.sentinels
     if not found:
-        raise MasqueradeError("T5's spans need sentinel tokens; name their ids: options.sentinels = [ … ].")
-    return SpanCorruption(vocabulary, found, **options)
+        raise MasqueradeError(
+            "T5's spans need sentinel tokens: make a vocabulary with 'masquerade vocab … --sentinels 100', or name the "
+            "ids of tokens that do not occur in the text: options.sentinels = [ … ]."
+        )
+    return SpanCorruption(vocabulary, found, **{"start": tokenizer.specials.get("pad", 0), **options})
 
 
 def _bart(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
@@ -103,7 +103,8 @@ def _salient(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
 
 
 def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
-    return GapSentences(vocabulary, sentence_ends(tokenizer), vocabulary.mask, **options)
+    start = {"start": tokenizer.special("pad"), **options}
+    return GapSentences(vocabulary, sentence_ends(tokenizer), vocabulary.mask, **start)
 
 
 _PAIR = {"outputs": ("lm", "pair")}

@@ -1,4 +1,4 @@
-"""T5's span corruption: spans become sentinels, and the decoder writes what each sentinel stands for."""
+"""T5's span corruption: spans become sentinels, and the decoder writes the tokens of each sentinel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from masquerade.data.examples import Example
 from masquerade.data.rng import Rng, choose
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional, causal
-from masquerade.objectives.base import Objective
+from masquerade.objectives.base import Objective, decoding_tokens
 from masquerade.text.vocabulary import Vocabulary
 
 
@@ -26,20 +26,20 @@ def runs(indices: Iterable[int]) -> list[list[int]]:
 
 
 def segments(count: int, parts: int, rng: Rng) -> list[int]:
-    """``count`` things cut into ``parts`` pieces, none of them empty: the lengths, every way of cutting as likely as
-    another. (Nothing at all is one empty piece.)"""
+    """The lengths of ``parts`` random parts of ``count`` things, none of them empty; every division has the same
+    probability. (Zero things are one empty part.)"""
     cuts = [0, *choose(range(1, count), parts - 1, rng), count]
     return [stop - start for start, stop in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
 class SpanCorruption(Objective):
-    """A fixed number of words is lost, in a fixed number of spans; chance only decides the lengths of the spans and of
-    what is kept between them. So every text of a length gives a source and a target of a length, and packs well.
+    """A fixed number of tokens is replaced, in a fixed number of spans; only the lengths of the spans and of the text
+    between them are random. So texts of one length give sources and targets of one length.
 
-    ``sentinels`` are used in order, one for each span and one that closes the target. The text begins with words that
-    are kept and ends with a span, as in T5. A special token inside of a span cuts it in two. ``start`` opens the
-    decoder's input; T5 takes its padding token, number 0.
+    ``sentinels`` are used in order, one for each span and one after the last span; then [SEP] ends the target. As in
+    T5, a text begins with kept tokens and ends with a span. A special token inside a span divides it. ``start`` is
+    the first token of the decoder's input; T5 uses its padding token.
     """
 
     vocabulary: Vocabulary
@@ -48,30 +48,33 @@ class SpanCorruption(Objective):
     mean: float = 3.0
     start: int = 0
 
-    def amounts(self, words: int) -> tuple[int, int]:
-        """How many words are lost, in how many spans; at least one word is lost, and one kept before each span."""
-        lost = min(max(1, round(self.rate * words)), max(1, words - 1))
-        return lost, min(max(1, round(lost / self.mean)), max(1, words - lost))
+    def config(self) -> dict[str, int]:
+        return decoding_tokens(self.vocabulary.sep, self.start)
+
+    def amounts(self, tokens: int) -> tuple[int, int]:
+        """The number of replaced tokens and of spans. At least one token is replaced, and one kept before each span."""
+        lost = min(max(1, round(self.rate * tokens)), max(1, tokens - 1))
+        return lost, min(max(1, round(lost / self.mean)), max(1, tokens - lost))
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        words = self.vocabulary.maskable(ids)
-        lost, parts = self.amounts(len(words)) if words else (0, 1)
+        maskable = self.vocabulary.maskable(ids)
+        lost, parts = self.amounts(len(maskable)) if maskable else (0, 1)
         noise: list[int] = []
-        place = 0
-        for kept, length in zip(segments(len(words) - lost, parts, rng), segments(lost, parts, rng), strict=True):
-            noise += words[place + kept : place + kept + length]
-            place += kept + length
+        begin = 0
+        for kept, length in zip(segments(len(maskable) - lost, parts, rng), segments(lost, parts, rng), strict=True):
+            noise += maskable[begin + kept : begin + kept + length]
+            begin += kept + length
         spans = runs(noise)
         if len(spans) >= len(self.sentinels):
             raise MasqueradeError(
-                f"A text of {len(ids)} tokens lost {len(spans)} spans and needs {len(spans) + 1} sentinels, but there "
-                f"are {len(self.sentinels)}; give more sentinels or shorter texts."
+                f"A text of {len(ids)} tokens with {len(spans)} spans needs {len(spans) + 1} sentinels, but there are "
+                f"{len(self.sentinels)}; use a vocabulary with more sentinels, or shorter texts."
             )
-        source, target, place = list[int](), list[int](), 0
+        source, target, begin = list[int](), list[int](), 0
         for sentinel, span in zip(self.sentinels, spans, strict=False):
-            source += [*ids[place : span[0]], sentinel]
+            source += [*ids[begin : span[0]], sentinel]
             target += [sentinel, *(ids[index] for index in span)]
-            place = span[-1] + 1
-        target.append(self.sentinels[len(spans)])
+            begin = span[-1] + 1
+        target += [self.sentinels[len(spans)], self.vocabulary.sep]
         layout = causal([self.start, *target[:-1]]).replace(label=target)
-        return Example(layout, source=bidirectional([*source, *ids[place:]]))
+        return Example(layout, source=bidirectional([*source, *ids[begin:]]))

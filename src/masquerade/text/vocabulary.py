@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from masquerade.text.tokenizer import Tokenizer
 
+SENTINEL = re.compile(r"(?:<extra_id_|\[unused)(\d+)[>\]]")  # T5's, or BERT's unused tokens
 ABSENT = -1  # the id of a special token that a vocabulary does not have
 
 
@@ -21,18 +23,22 @@ class Vocabulary:
     cls: int
     sep: int
     specials: frozenset[int]  # tokens that are never masked and never drawn
+    sentinels: tuple[int, ...] = ()  # reserved tokens, in the order of their numbers; special tokens too
     continues: frozenset[int] = frozenset()  # tokens that continue a word (##pieces)
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
         """The vocabulary of a tokenizer."""
         tokens = tokenizer.tokens(range(len(tokenizer)))
+        matches = [(SENTINEL.fullmatch(token), number) for number, token in enumerate(tokens)]
+        sentinels = tuple(number for _, number in sorted((int(found[1]), number) for found, number in matches if found))
         return Vocabulary(
             size=len(tokenizer),
             mask=tokenizer.specials.get("mask", ABSENT),
             cls=tokenizer.specials.get("cls", ABSENT),
             sep=tokenizer.specials.get("sep", ABSENT),
-            specials=frozenset(tokenizer.specials.values()),
+            specials=frozenset([*tokenizer.specials.values(), *sentinels]),
+            sentinels=sentinels,
             continues=frozenset(number for number, token in enumerate(tokens) if token.startswith("##")),
         )
 

@@ -36,6 +36,7 @@ class Pretrain(TrainingJob):
         if not model.has_tokenizer:
             raise MasqueradeError("The model to train has no tokenizer; name one in the recipe: tokenizer = '…'.")
         objective = make_objective(self.recipe.objective, model.tokenizer, self.recipe.options)
+        model.config = {**model.config, **objective.config()}
         return {"": model, **objective.helpers(model)}
 
     def read(self, model: Model, folder: Path) -> None:
