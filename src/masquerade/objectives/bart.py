@@ -97,7 +97,7 @@ def decoder_layout(target: Sequence[int], vocabulary: Vocabulary, start: int) ->
 @dataclass(frozen=True)
 class Denoise(Objective):
     """The encoder reads the text with all noises, one applied after the other; the decoder writes it without noise.
-    BART was trained with permuted sentences and infilled text: ``(partial(permute_sentences, ends=ends), infill_text)``.
+    BART had permuted sentences and infilled text: ``(partial(permute_sentences, ends=ends), infill_text)``.
     ``start`` is the first token of the decoder's input, [SEP] if not given, as BART uses its </s>."""
 
     vocabulary: Vocabulary
