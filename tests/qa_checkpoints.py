@@ -11,6 +11,7 @@ import torch
 import transformers
 from parity import TINY, randomised
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from tokenizers.models import WordLevel
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -25,7 +26,7 @@ DEBERTA = {
 }  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "Bert": {},
-    "Roberta": {"type_vocab_size": 1, "pad_token_id": 1, "max_position_embeddings": 66},
+    "Roberta": {"type_vocab_size": 1, "pad_token_id": 1, "max_position_embeddings": 66, "vocab_size": 320},
     "XLMRoberta": {"type_vocab_size": 1, "pad_token_id": 1, "max_position_embeddings": 66},
     "Albert": {"embedding_size": 16},
     "Electra": {"embedding_size": 16},
@@ -34,7 +35,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
     "DebertaV2": DEBERTA | {"vocab_size": 160},
 }
-ROBERTA = ("Roberta", "XLMRoberta", "MPNet")
 
 
 def word_tokenizer(double: bool) -> Tokenizer:
@@ -73,7 +73,12 @@ def qa_checkpoint(family: str, folder: Path, **changes: Any) -> Any:
     model.save_pretrained(folder)
     if family == "DebertaV2":
         shutil.copy(FIXTURES / "deberta" / "spm.model", folder)
+    elif family == "Roberta":
+        pieces = ByteLevelBPETokenizer()
+        names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        pieces.train_from_iterator([f" {word}" for word in WORDS] * 3, 300, special_tokens=names, show_progress=False)
+        pieces.save_model(str(folder))
     else:
-        made = unigram_tokenizer() if family == "XLMRoberta" else word_tokenizer(family in ROBERTA)
+        made = unigram_tokenizer() if family == "XLMRoberta" else word_tokenizer(family == "MPNet")
         made.save(str(folder / "tokenizer.json"))
     return model

@@ -18,7 +18,8 @@ from masquerade.reading.shipped import shipped
 
 QUESTION = "where does the Danube flow into?"
 SHORT = "The Danube flows into the Black Sea, and the Rhine does not."
-LONG = " ".join(f"{SHORT} The old stone was found in {year} in the new city of the king ." for year in (1799, 1822) * 2)
+THINGS = ("stone", "old", "city", "1822")
+LONG = " ".join(f"{SHORT} The {each} was found in {each} by the {each} king ." for each in THINGS)
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DebertaV2")
 
 
@@ -46,6 +47,7 @@ def reference(
     backend.no_truncation()
     whole = backend.encode(context, add_special_tokens=False)  # a window may end inside of a word
     words = [whole.word_to_chars(number) for number in sorted(set(whole.word_ids))]
+    word_of = {place: word for word in words for place in range(*word)}
     found, none = dict[tuple[int, int], float](), 1.0
     for number, window in enumerate(windows.encodings):
         types = getattr(model.config, "type_vocab_size", 0) > 1
@@ -55,16 +57,18 @@ def reference(
         keep[0] = True
         start, end = (np.where(keep, each[0].double().numpy(), -10000.0) for each in (out.start_logits, out.end_logits))
         start, end = (np.exp(each - each.max()) / np.exp(each - each.max()).sum() for each in (start, end))
-        none = min(none, start[0] * end[0])
+        none, offsets = min(none, start[0] * end[0]), window.offsets
         scores = [
             (start[i] * end[j], i, j)
             for i in range(1, len(start)) for j in range(i, min(len(end), i + max_answer_len)) if keep[i] and keep[j]
         ]  # fmt: skip
-        for score, i, j in sorted(scores, reverse=True)[:top_k]:
-            first = next(word[0] for word in words if word[0] <= window.offsets[i][0] < word[1])
-            last = next(word[1] for word in words if word[0] < window.offsets[j][1] <= word[1])
-            first += len(context[first:last]) - len(context[first:last].lstrip())
-            found[first, last] = max(score, found.get((first, last), 0.0))
+        for score, i, j in scores:  # all of them: those of the same words are one answer
+            first, last = word_of[offsets[i][0]][0], word_of[offsets[j][1] - 1][1]
+            words_there = context[first:last].strip()
+            first += context[first:last].find(words_there)
+            last = first + len(words_there)
+            if words_there:
+                found[first, last] = max(score, found.get((first, last), 0.0))
     answers = [{"score": s, "start": i, "end": j, "answer": context[i:j]} for (i, j), s in found.items()]
     answers += [{"score": none, "start": 0, "end": 0, "answer": ""}] * handle_impossible_answer
     return sorted(answers, key=lambda each: -each["score"])[:top_k]

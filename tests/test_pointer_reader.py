@@ -20,7 +20,8 @@ from masquerade.reading.reader import Reader
 
 QUESTION = "where does the Danube flow into?"
 SHORT = "The Danube flows into the Black Sea, and the Rhine does not."
-LONG = " ".join(f"{SHORT} The old stone was found in {year} in the new city of the king ." for year in (1799, 1822) * 4)
+THINGS = ("stone", "old", "city", "new", "river", "water", "1799", "1822")
+LONG = " ".join(f"{SHORT} The {each} was found in {each} by the {each} king ." for each in THINGS)
 CHINESE = "北京是中国的首都。 the king was in 北京"
 
 
@@ -67,8 +68,9 @@ def searched(reader: Reader, model: Any, question: str, text: str) -> tuple[list
         total += sum(mine.values()) / rest
     answers = dict[str, tuple[str, float, int, int]]()
     for (first, last), value in sorted(odds.items(), key=lambda item: -item[1]):
-        first += len(text[first:last]) - len(text[first:last].lstrip())
-        words = text[first:last]
+        words = text[first:last].strip()
+        first += text[first:last].find(words)
+        last = first + len(words)
         answers.setdefault(words.casefold(), (words, value / (1 + total), first, last))
     return list(answers.values()), 1 / (1 + total)
 

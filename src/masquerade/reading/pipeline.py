@@ -15,7 +15,7 @@ from masquerade.documents.document import language
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.pairs import pair_logits
-from masquerade.reading.pointer_reader import PointerReader
+from masquerade.reading.pointer_reader import SPARE, PointerReader
 from masquerade.reading.reader import Reader
 from masquerade.reading.shipped import SHIPPED
 from masquerade.text.tokenizer import Tokenizer
@@ -146,11 +146,12 @@ class QuestionAnswering:
         for (index, _, _, offset), (first, last) in zip(jobs, logits, strict=True):
             scores, nothing = _products(first, last, asking.max_answer_len or 15)
             none[index] = min(none[index], nothing)
-            best, n = scores.flatten().topk(min(asking.top_k, scores.numel())), len(scores)
+            best, n = scores.flatten().topk(min(SPARE * asking.top_k, scores.numel())), len(scores)
             for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
                 if score > 0.0:
                     span = contexts[index].span(place // n + offset, place % n + offset, asking.align_to_words)
-                    results[index][span] = max(score, results[index].get(span, 0.0))
+                    if span[0] < span[1]:  # no blank is an answer
+                        results[index][span] = max(score, results[index].get(span, 0.0))
         answers = list[list[Found]]()
         for index, (_, text) in enumerate(pairs):
             found = [_found(text[start:end], score, start, end) for (start, end), score in results[index].items()]

@@ -20,6 +20,7 @@ from masquerade.reading.pairs import PairTemplate, pair_logits
 from masquerade.reading.reader import WINDOWS, Question, Reader, Settings, WindowQuestion
 
 WINDOW, QUESTION, ANSWER = 384, 64, 30  # tokens of a pair, a question and an answer, as such models are trained
+SPARE = 8  # spans for each answer: several may have the same characters, where tokens are blanks or parts of characters
 BY_NONE = -1.0  # the threshold under which there is no answer where that is more probable than the best span
 
 
@@ -91,7 +92,7 @@ class PointerReader(Reader):
             scores = span_sums(start[1:].double(), end[1:].double(), longest)
             logs, none = log_probabilities(scores.unsqueeze(0), (start[:1] + end[:1]).double())
             odds, total = own_odds(logs[0], none[0], job.window.own)
-            yield job, choose_spans(odds, torch.tensor(job.window.ids), n_best), total
+            yield job, choose_spans(odds, torch.tensor(job.window.ids), SPARE * n_best), total
 
 
 def span_sums(start: Tensor, end: Tensor, longest: int) -> Tensor:

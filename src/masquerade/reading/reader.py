@@ -259,8 +259,10 @@ class WindowQuestion:
         begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
         while end < len(self.text) and unicodedata.combining(self.text[end]):  # a combining accent is no token
             end += 1
-        while begin < end and self.text[begin].isspace():  # some tokenizers count the blank before a word
+        while begin < end and self.text[begin].isspace():  # in some vocabularies a token includes a blank
             begin += 1
+        while end > begin and self.text[end - 1].isspace():
+            end -= 1
         return Candidate(self.text[begin:end], score, self.passage, begin, end)
 
     def text_of(self, ids: tuple[int, ...], score: float, tokenizer: Tokenizer) -> Candidate:
