@@ -86,14 +86,14 @@ def test_answers_are_those_of_an_exhaustive_search(
     assert (len(reader.layout.windows(reader.tokenizer, [text])) > 2) == (text is LONG)
     expected, none = searched(reader, model, QUESTION, text)
     reader.settings = replace(reader.settings, threshold=0.0)
-    answer = reader.ask(QUESTION, text, n_best=4)
+    answer = reader.ask(QUESTION, text, n_best=4, windows=0)
     found = [(each.text, each.score, each.start, each.end) for each in (answer, *answer.alternatives)]
     assert [each[0] for each in found] == [each[0] for each in expected[:4]]
     assert [each[1] for each in found] == pytest.approx([each[1] for each in expected[:4]], rel=1e-4)
     for words, _, start, end in found:
         assert text[start:end] == words == words.strip()
     reader.settings = replace(reader.settings, threshold=BY_NONE)
-    decided = reader.ask(QUESTION, text)
+    decided = reader.ask(QUESTION, text, windows=0)
     assert bool(decided) == (expected[0][1] >= none)
     assert decided.score == pytest.approx(max(expected[0][1], none), rel=1e-4)
 
