@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def answer_from(
     if options.decoder != "parallel" or options.free:
         raise MasqueradeError("A collection is read by the parallel decoder; leave --decoder and --free out with --kb.")
     with KnowledgeBase.open(folder, reader=model) as kb:
-        for each in questions_typed() if question is None else [question]:
+        for each in _asked(question):
             stages = Trace()
             answer = kb.ask(
                 each,
@@ -123,6 +123,15 @@ def answer_from(
                 _print_answer(console, one)
             if trace:
                 print_trace(stages)
+
+
+def _asked(question: str | None) -> Iterator[str]:
+    """The question, or those that are typed until an empty line or Ctrl-C."""
+    if question is not None:
+        yield question
+        return
+    with suppress(KeyboardInterrupt, EOFError):
+        yield from questions_typed()
 
 
 def show_info(folder: Path, files: bool, as_json: bool) -> None:

@@ -90,6 +90,8 @@ class Writer:
                 advance(sizes[path])
             report.passages += self._commit()
         self._finish()
+        if report.skipped and not (report.added or report.changed or report.unchanged or report.removed):
+            raise MasqueradeError(report.skipped[0].reason)
         return report
 
     def add(self, document: Document, date: str, metadata: Mapping[str, Any]) -> IndexReport:

@@ -238,7 +238,9 @@ class KnowledgeBase:
                 asked = [(questions[index], [each.text for each in found[index]]) for index in indices]
                 for index, answer in zip(indices, reader.ask_many(asked, n_best, vote), strict=True):
                     answers[index] = _cited(answer, found[index])
-            said(f"{sum(map(len, found))} passages")
+            best = [each for answer in answers for each in (answer, *answer.alternatives)][:5]
+            scores = ", ".join(f"{each.text!r} {each.score:.3f}" for each in best)
+            said(f"{sum(map(len, found))} passages: {scores}")
         return answers
 
     @_plainly

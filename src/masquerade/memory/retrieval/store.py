@@ -215,7 +215,7 @@ class CollectionStore:
         self.database.execute("DELETE FROM meta WHERE name != 'format'")
 
     def count(self, table: str) -> int:
-        """The number of rows of a table."""
+        """The number of rows of a table; conditions may follow its name."""
         return int(self.database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
     def pending(self) -> list[int]:

@@ -115,5 +115,8 @@ class WordIndex:
 
     def _consistent(self, pending: Sequence[int]) -> bool:
         """Whether the index has as many passages as it should have, given the changes that wait."""
-        total, added = self.store.count("passages"), len(self.store.passages(pending))
+        total, added = (
+            self.store.count("passages"),
+            self.store.count("passages WHERE id IN (SELECT passage FROM pending)"),
+        )
         return total - added <= self._count() <= total + len(pending) - added
