@@ -38,6 +38,7 @@ class Stored:
         generator = torch.Generator().manual_seed(1)
         self.entities = torch.randn(ENTITIES, WIDTH, generator=generator)[:entities]
         self.relations = torch.randn(RELATIONS, 5, generator=generator)
+        self.centre = torch.zeros(WIDTH)
         self.facts = torch.tensor([[0, 0], [1, 2], [2, 1], [3, 0]])[:facts]
         self.objects = torch.tensor([[4, 5], [6, -1], [7, 8], [4, -1]])[:facts]
 

@@ -16,7 +16,8 @@ from masquerade import load, save
 from masquerade.data.packing import collate
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
-from masquerade.memory.entity.attach import attach, parts
+from masquerade.masks import bidirectional
+from masquerade.memory.entity.attach import attach, parts, with_memory
 from masquerade.memory.entity.examples import LinkedExamples
 from masquerade.memory.entity.linked_records import LinkedRecord, LinkedSpan, read_linked
 from masquerade.memory.entity.recall import fill_with_memory
@@ -112,6 +113,24 @@ def test_a_recipe_trains_every_kind_of_memory_to_answer(kind: str, tmp_path: Pat
         assert fill_with_memory(model, memory, "Paris is the capital of [MASK].").blanks[0].answers[0].text == "town"
     else:
         assert not found.blanks[0].facts
+
+
+def test_a_new_memory_begins_with_the_products_of_states_and_the_encoders_own_vectors(tmp_path: Path) -> None:
+    memory, plain = knowledge(tmp_path), encoder()
+    options: dict[str, Any] = {"width": 16, "relation": 16, "top": 1}
+    model = with_memory(plain, {2: ("facts", options), 0: ("entities", {"width": 16})}).eval()
+    attach(model, memory, start=True)
+    layout, span = bidirectional([2, 5, 6, 4, 3]).batched(), torch.tensor([[1, 2]])
+    inputs = {"memory.mentions": span, "memory.blanks": torch.tensor([[3, 3]]), "memory.subjects": span}
+    flow = model.flow(layout, inputs=inputs)
+    before = plain.embed(layout)[0]
+    linked = ((before[1] + before[2]) / 2 - memory.centre) @ memory.vectors().T
+    torch.testing.assert_close(flow.outputs["memory.entity_scores"][0], linked)
+    subjects, relations = memory.fact_tensors()[0].T
+    keys = memory.vectors()[subjects] + memory.relation_vectors()[relations]
+    scores = keys @ ((flow.states[0, 1] + flow.states[0, 2]) / 2 - memory.centre)
+    blank = parts(model)[1].query.weight[:, :32] @ flow.states[0, 3].repeat(2)  # type: ignore[union-attr]
+    torch.testing.assert_close(flow.outputs["memory.fact_scores"][0, 1:], scores + keys @ blank)
 
 
 def test_a_frozen_run_trains_the_memory_alone_and_the_next_goes_on_from_it(tmp_path: Path) -> None:

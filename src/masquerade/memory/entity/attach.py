@@ -20,6 +20,8 @@ Part = KnowledgeAttention | EntitiesAsExperts | FactsAsExperts
 class Knowledge(Protocol):
     """What a network reads of a knowledge base."""
 
+    centre: Tensor  # (width,), taken away from all vectors
+
     def vectors(self) -> Tensor:
         """Entity vectors: (entities, width)"""
 
@@ -51,8 +53,11 @@ def with_memory(model: Model, between: Mapping[int, tuple[str, Mapping[str, Any]
 @torch.no_grad()
 def attach(model: Model, knowledge: Knowledge, memory: str = "memory", start: bool = False) -> None:
     """Give the network the entities and facts of a knowledge base. To be called again after a change of it. With
-    ``start``, entity vectors that are trained begin as those of the knowledge base."""
+    ``start``, entity vectors that are trained begin as those of the knowledge base, and queries are centred as these
+    vectors are."""
     for part in parts(model, memory):
         part.entities.set(knowledge.vectors(), start)
+        if start and not isinstance(part, KnowledgeAttention) and knowledge.centre.shape == part.query.bias.shape:
+            part.query.bias.copy_(-knowledge.centre)
         if isinstance(part, FactsAsExperts):
             part.set_facts(*knowledge.fact_tensors(), knowledge.relation_vectors())

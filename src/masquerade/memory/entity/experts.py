@@ -38,8 +38,12 @@ class EntitiesAsExperts(Between):
         self.back = nn.Linear(width, spec.width)
         self.norm = norm(spec)
 
+    @torch.no_grad()
     def begin(self) -> None:
-        """Nothing depends on other weights."""
+        """Where entity vectors are as wide as states, begin with the mean of the mention's two ends as its query: the
+        vectors of a knowledge base are made of such states."""
+        if self.query.out_features * 2 == self.query.in_features:
+            self.query.weight.copy_(torch.eye(self.query.out_features).repeat(1, 2) / 2)
 
     def forward(self, flow: Flow) -> Flow:
         """States (rows, n, width) → the same shape"""

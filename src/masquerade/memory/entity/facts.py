@@ -55,8 +55,16 @@ class FactsAsExperts(Between):
         self.register_buffer("facts", torch.zeros(0, 2, dtype=torch.long), persistent=False)
         self.register_buffer("objects", torch.zeros(0, 1, dtype=torch.long), persistent=False)
 
+    @torch.no_grad()
     def begin(self) -> None:
-        """Nothing depends on other weights."""
+        """Where all vectors are as wide as states, begin with the mean of the subject's two ends as the query, and with
+        the sum of subject and relation as the key: the vectors of a knowledge base are made of such states."""
+        width, states = self.query.out_features, self.query.in_features // (4 if self.subject else 2)
+        same = torch.eye(width)
+        if self.subject and states == width:
+            self.query.weight[:, 2 * width :] = same.repeat(1, 2) / 2
+        if self.relations.shape[1] == width:
+            self.key.weight.copy_(same.repeat(1, 2))
 
     def set_facts(self, facts: Tensor, objects: Tensor, relations: Tensor) -> None:
         """Read these facts from now on: subject and relation (facts, 2), objects (facts, most) with NONE at padding,

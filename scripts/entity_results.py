@@ -1,0 +1,261 @@
+"""The runs behind the table of entity memories in docs/entities.md: one small budget for all of them.
+
+    python scripts/entity_results.py DATA OUT --start ENCODER [--seeds 3] [--facts 0] [--kinds …] [KEY=VALUE …]
+
+DATA has facts/trex/*.jsonl, facts/relations.json and entities/fewrel-sentences.jsonl. Subjects are split into training
+(8 of 10) and test (2 of 10), since a random split of facts leaks. A sentence that shows its answer is left out. The
+knowledge base has the facts of all subjects; then those of the test subjects are taken out, and then each gets another
+object of the same relation. KEY=VALUE changes the recipe of all runs. A run that is done is not done again. Prints
+Markdown, and writes OUT/results.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from masquerade import Model, load
+from masquerade.data.examples import Example
+from masquerade.data.packing import collate
+from masquerade.data.records import read_records
+from masquerade.data.rng import rng_for
+from masquerade.layout import IGNORE
+from masquerade.memory.entity.attach import attach
+from masquerade.memory.entity.examples import batch_inputs
+from masquerade.memory.entity.fact_memory import FactMemory
+from masquerade.memory.entity.linked_records import LinkedRecord, read_linked
+from masquerade.memory.entity.sources import build
+from masquerade.memory.entity.training import KINDS, EntityTraining, TrainEntities, linked_examples
+from masquerade.memory.entity.vectors import TextVectors
+from masquerade.training.loop import Run
+from masquerade.training.recipe import read_recipe
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "entities.toml"
+BATCH, LENGTH = 64, 96
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("changes", nargs="*", help="key=value, for the recipe of all runs")
+    parser.add_argument("--start", required=True, help="the encoder")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--facts", type=int, default=0, help="facts of each relation; 0: all")
+    parser.add_argument("--sentences", type=int, default=0, help="sentences of FewRel; 0: all")
+    options = parser.parse_intermixed_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    prepare(options.data, options.out, options.facts, options.sentences, options.start)
+    test = read_linked(str(options.out / "test.jsonl"))
+    floor = majority(read_linked(str(options.out / "train.jsonl")), test)
+    print(f"{len(test)} test sentences; the most frequent object of each relation: {floor:.1%}\n")
+    results: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for kind in options.kinds.split(","):
+        for seed in range(1, options.seeds + 1):
+            run = options.out / f"{kind}-{seed}"
+            train(options, kind, seed, run)
+            found = score(load(run), options.out, test, kind)
+            results[kind].append(found)
+            (options.out / "results.json").write_text(json.dumps({"majority": floor, **results}, indent=1))
+    print_table(results, floor)
+
+
+def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> None:
+    """The knowledge base, and linked texts for training and test, split by subject."""
+    if (out / "kb").is_dir() and (out / "test.jsonl").is_file():
+        return
+    sources = sorted((data / "facts" / "trex").glob("*.jsonl"))
+    kept = out / "sources"
+    kept.mkdir(exist_ok=True)
+    for path in sources:
+        write(kept / path.name, list(read_records(str(path)))[: facts or None])
+    fewrel = list(read_records(str(data / "entities" / "fewrel-sentences.jsonl")))[: sentences or None]
+    write(kept / "fewrel.jsonl", [with_surfaces(record) for record in fewrel])
+    files = [str(data / "facts" / "relations.json"), *(str(kept / path.name) for path in sources)]
+    shutil.rmtree(out / "kb", ignore_errors=True)
+    build([*files, str(kept / "fewrel.jsonl")], out / "kb", TextVectors.load(start), start).close()
+    parts: dict[str, list[LinkedRecord]] = {"train": [], "test": [], "links": []}
+    for path in sources:
+        for record in read_linked(str(kept / path.name)):
+            parts["test" if held_out(record.mentions[0].key) else "train"].append(record)
+    for record in read_linked(str(kept / "fewrel.jsonl")):
+        parts["links" if held_out(record.mentions[0].key) else "train"].append(record)
+    for name, records in parts.items():
+        write(out / f"{name}.jsonl", [plain(record) for record in records])
+
+
+def held_out(subject: str) -> bool:
+    """Whether a subject is one of the test subjects: 2 of 10, by its key alone."""
+    return bool(rng_for(*subject.encode()).random() < 0.2)
+
+
+def with_surfaces(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A sentence of FewRel whose entities have the names that stand in it, cased."""
+    made = dict(record)
+    for side in ("subject", "object"):
+        first, last = record[side]["spans"][0]
+        made[side] = {**record[side], "aliases": [" ".join(record["tokens"][first : last + 1])]}
+    return made
+
+
+def plain(record: LinkedRecord) -> dict[str, Any]:
+    """A linked text as ``read_linked`` reads it."""
+    spans = [{"start": each.start, "end": each.end, "id": each.key} for each in record.mentions]
+    return {**asdict(record), "mentions": spans}
+
+
+def write(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+
+
+def majority(train: Sequence[LinkedRecord], test: Sequence[LinkedRecord]) -> float:
+    """The accuracy of the object that is most frequent with each relation in training."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for record in train:
+        counts[record.relation][record.answer] += bool(record.answer)
+    best = {relation: counter.most_common(1)[0][0] for relation, counter in counts.items()}
+    return mean(best.get(record.relation) == record.answer for record in test)
+
+
+def train(options: argparse.Namespace, kind: str, seed: int, run: Path) -> None:
+    """One run by the recipe, unless it is done."""
+    out, done = options.out, run / "done"
+    if done.is_file():
+        return
+    settings = [f"kind='{kind}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / 'kb'}'",
+                f"out='{run}'", f"train=['{out / 'train.jsonl'}']", "held_out=[]"]  # fmt: skip
+    Run(TrainEntities(read_recipe(RECIPE, EntityTraining, [*settings, *options.changes])), resume=True).train()
+    done.touch()
+
+
+def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str) -> dict[str, float]:
+    """Accuracy with the knowledge base as it is, by relation; for facts also without those of the test subjects, and
+    with other objects; and of linking, where the network links."""
+    memory = FactMemory(out / "kb")
+    predicted = predictions(model, memory, test)
+    found = {"accuracy": accuracy(predicted, test, memory)}
+    by_relation: dict[str, list[bool]] = defaultdict(list)
+    for record, hit in zip(test, hits(predicted, test, memory), strict=True):
+        by_relation[record.relation].append(hit)
+    found |= {f"accuracy {memory.relation(key).label}": mean(each) for key, each in sorted(by_relation.items())}
+    if kind == "facts":
+        found |= changed(model, out, test)
+    if kind in ("knowbert", "entities", "facts"):
+        found |= linking(model, memory, read_linked(str(out / "links.jsonl")))
+    return found
+
+
+def changed(model: Model, out: Path, test: Sequence[LinkedRecord]) -> dict[str, float]:
+    """How answers follow a knowledge base without the facts of the test subjects, and one with other objects."""
+    copy = out / "kb-changed"
+    facts = sorted({(record.mentions[0].key, record.relation) for record in test})
+    objects: dict[str, list[str]] = defaultdict(list)
+    for record in test:
+        objects[record.relation].append(record.answer)
+    found, rng = dict[str, float](), rng_for(7)
+    for what in ("removed", "edited"):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(out / "kb", copy)
+        memory = FactMemory(copy)
+        new: dict[tuple[str, str], str] = {}
+        with memory.store.change() as connection:  # one transaction, not thousands
+            for subject, relation in facts:
+                keys = memory.entity(subject).number, memory.relation(relation).number
+                connection.execute("DELETE FROM fact WHERE subject = ? AND relation = ?", keys)
+                if what == "edited":
+                    new[subject, relation] = objects[relation][int(rng.integers(len(objects[relation])))]
+                    thing = memory.entity(new[subject, relation]).number
+                    connection.execute("INSERT INTO fact VALUES (?, ?, ?)", (*keys, thing))
+        predicted = predictions(model, memory, test)
+        if what == "removed":
+            found["accuracy, facts removed"] = accuracy(predicted, test, memory)
+        else:
+            asked = [replace(record, answer=new[record.mentions[0].key, record.relation]) for record in test]
+            found["accuracy, facts edited"] = accuracy(predicted, asked, memory)
+            rows = [memory.row(memory.entity(record.mentions[0].key).number, memory.relation(record.relation).number)
+                    for record in asked]  # fmt: skip
+            found_facts = [fact == row for (_, fact), row in zip(predicted, rows, strict=True)]
+            followed = [hit for hit, read in zip(hits(predicted, asked, memory), found_facts, strict=True) if read]
+            found |= {"fact found": mean(found_facts)} | ({"followed if found": mean(followed)} if followed else {})
+        memory.close()
+    shutil.rmtree(copy, ignore_errors=True)
+    return found
+
+
+@torch.inference_mode()
+def predictions(model: Model, memory: FactMemory, records: Sequence[LinkedRecord]) -> list[tuple[int, int]]:
+    """For each record its best entity, and the row of the fact that counted most, −1 for none."""
+    attach(model, memory)
+    found = []
+    examples = linked_examples(model, memory, records, LENGTH, 0.0, 1)
+    for outputs, _ in passes(model, examples):
+        best = outputs["memory.fact_weights"].argmax(-1, keepdim=True)
+        facts = outputs["memory.facts"].gather(1, best).squeeze(1) - 1
+        found += list(zip(outputs["memory.answers"].argmax(-1).tolist(), facts.tolist(), strict=True))
+    answers = iter(found)  # a blank that the window cuts off has no answer, which is wrong
+    return [next(answers) if example.count("memory.blanks") else (-1, -1) for example in examples]
+
+
+def passes(model: Model, examples: Sequence[Example]) -> Iterator[tuple[Mapping[str, torch.Tensor], Any]]:
+    """The outputs of the network for examples in their order, a batch at a time, and the batch."""
+    model.eval()
+    for start in range(0, len(examples), BATCH):
+        batch = collate([[example] for example in examples[start : start + BATCH]], model.spec.pad)
+        yield model.flow(batch.layout, inputs=batch_inputs(batch.extra)).outputs, batch
+
+
+def accuracy(predicted: Sequence[tuple[int, int]], records: Sequence[LinkedRecord], memory: FactMemory) -> float:
+    return mean(hits(predicted, records, memory))
+
+
+def hits(predicted: Sequence[tuple[int, int]], records: Sequence[LinkedRecord], memory: FactMemory) -> list[bool]:
+    """Whether each record's best entity is its answer."""
+    key = dict(memory.store.rows("SELECT number, key FROM entity"))
+    return [key.get(answer) == record.answer for (answer, _), record in zip(predicted, records, strict=True)]
+
+
+@torch.inference_mode()
+def linking(model: Model, memory: FactMemory, records: Sequence[LinkedRecord]) -> dict[str, float]:
+    """Linking accuracy on sentences of FewRel: of all mentions, of those with several candidates, and of the prior."""
+    attach(model, memory)
+    right: dict[str, list[bool]] = defaultdict(list)
+    for outputs, batch in passes(model, linked_examples(model, memory, records, LENGTH, 0.0, 1)):
+        gold, listed = batch.extra["memory.gold"], batch.extra["memory.candidates"]
+        if "memory.candidate_scores" in outputs:
+            chosen = listed.gather(1, outputs["memory.candidate_scores"].argmax(-1, keepdim=True)).squeeze(1)
+        else:
+            chosen = outputs["memory.entity_scores"].argmax(-1)
+        for entity, best, row in zip(gold.tolist(), chosen.tolist(), listed.tolist(), strict=True):
+            if entity != IGNORE and entity in row:
+                right["links"].append(best == entity)
+                if row[1] >= 0:
+                    right["links, ambiguous"].append(best == entity)
+                    right["prior, ambiguous"].append(row[0] == entity)
+    return {name: mean(each) for name, each in right.items()}
+
+
+def print_table(results: Mapping[str, Sequence[Mapping[str, float]]], floor: float) -> None:
+    """Markdown: a row a measure, a column a kind; mean and deviation over the seeds."""
+    names = list(dict.fromkeys(name for runs in results.values() for run in runs for name in run))
+    print("| | majority | " + " | ".join(results) + " |\n|---|---|" + "---|" * len(results))
+    for name in names:
+        cells = []
+        for runs in results.values():
+            values = [run[name] for run in runs if name in run]
+            spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.1%}{spread}" if values else "")
+        print(f"| {name} | {f'{floor:.1%}' if name == 'accuracy' else ''} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
