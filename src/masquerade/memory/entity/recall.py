@@ -118,8 +118,9 @@ def _entities(
     for blank in range(len(linked.blanks)):
         pair = min((index for index, number in enumerate(owner) if number == blank), key=lambda index: null[index])
         scores = outputs[f"{NAME}.answers"][pair].clone()
-        scores[memory.removed()] = float("-inf")
-        values, numbers = scores.softmax(-1).topk(min(top, len(scores)))
+        gone = memory.removed()
+        scores[gone] = float("-inf")
+        values, numbers = scores.softmax(-1).topk(min(top, len(scores) - len(gone)))
         named = [memory.entity(number) for number in numbers.tolist()]
         answers = [Proposal(each.label, value, each.key) for each, value in zip(named, values.tolist(), strict=True)]
         weights, keys = outputs[f"{NAME}.fact_weights"][pair].sort(descending=True)
