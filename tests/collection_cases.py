@@ -32,7 +32,7 @@ def write_folder(folder: Path) -> Path:
     return folder
 
 
-def tiny_encoder(folder: Path, seed: int = 0, pooling: Pooling | None = None) -> Path:
+def tiny_encoder(folder: Path, seed: int = 0, pooling: Pooling | None = None, width: int = 16) -> Path:
     """The folder of an encoder with random weights whose vocabulary has every character of the documents."""
     torch.manual_seed(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def tiny_encoder(folder: Path, seed: int = 0, pooling: Pooling | None = None) ->
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     spec = Spec(
-        family="bert", vocab=len(words), width=16, layers=2, heads=2, feedforward=32, longest=64, segments=2,
+        family="bert", vocab=len(words), width=width, layers=2, heads=2, feedforward=32, longest=64, segments=2,
         init_std=0.5, outputs=(),
     )  # fmt: skip
     model = build(spec)

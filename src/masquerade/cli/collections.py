@@ -37,6 +37,9 @@ def index(
     encoder: EncoderName = None,
     query_prefix: Annotated[str | None, typer.Option(help='Put before queries, such as "query: " for E5.')] = None,
     passage_prefix: Annotated[str | None, typer.Option(help='Put before passages, such as "passage: ".')] = None,
+    uri: Annotated[
+        str | None, typer.Option(help="Keep the vectors in Milvus: http://host:19530, or a .db file of Milvus Lite.")
+    ] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the collection anew, with another encoder.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +52,7 @@ def index(
     """
     from masquerade.cli.show.collections import index_files
 
-    index_files(sources or [], out, encoder, query_prefix, passage_prefix, rebuild, as_json)
+    index_files(sources or [], out, encoder, query_prefix, passage_prefix, uri, rebuild, as_json)
 
 
 @app.command()

@@ -33,6 +33,7 @@ def index_files(
     encoder: str | None,
     query: str | None,
     passage: str | None,
+    uri: str | None,
     rebuild: bool,
     as_json: bool,
 ) -> None:
@@ -45,7 +46,7 @@ def index_files(
     loaded = Encoder.load(encoder, **prefixes) if encoder is not None else None
     if sources and rebuild and not find_files(sources, out):  # before anything is removed
         raise MasqueradeError(f"There is no file to index in {', '.join(sources)}.")
-    with KnowledgeBase.open(out, loaded, create=True, rebuild=rebuild) as kb:
+    with KnowledgeBase.open(out, loaded, create=True, rebuild=rebuild, uri=uri) as kb:
         report = kb.update(sources, _kilobytes)
         held = kb.info()
     if as_json:

@@ -23,7 +23,7 @@ from masquerade.memory.retrieval.sources import (
     shown,
 )
 from masquerade.memory.retrieval.store import CollectionStore, Entry, SourceFile
-from masquerade.memory.retrieval.vector_index import VectorIndex
+from masquerade.memory.retrieval.vector_index import Vectors
 from masquerade.memory.retrieval.word_index import WordIndex
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Writer:
         store: CollectionStore,
         words: WordIndex,
         encoder: Encoder | None = None,
-        vectors: VectorIndex | None = None,
+        vectors: Vectors | None = None,
     ) -> None:
         self.store, self.words, self.encoder, self.vectors = store, words, encoder, vectors
         self._queue: list[tuple[SourceFile, list[Entry]]] = []

@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from uuid import uuid4
 
 from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.indexing import IndexReport, Progress, Writer, silent
+from masquerade.memory.retrieval.milvus_index import MilvusIndex, absolute_uri, is_milvus_uri
 from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine
 from masquerade.memory.retrieval.store import FILE, CollectionStore
-from masquerade.memory.retrieval.vector_index import VectorIndex
+from masquerade.memory.retrieval.vector_index import VectorIndex, Vectors
 from masquerade.memory.retrieval.word_index import WordIndex
 
 if TYPE_CHECKING:  # torch is imported only when there is something to encode or to read
@@ -71,7 +73,7 @@ class KnowledgeBase:
         self._readers: dict[str, Reader] = {}
         self._reader = reader
         self.words = WordIndex(store)
-        self._vectors: VectorIndex | None = None
+        self._vectors: Vectors | None = None
         self._version = self._data_version()
         if not self.words.current and store.lock():  # a writer was killed before its last step
             try:
@@ -87,13 +89,15 @@ class KnowledgeBase:
         reader: Reader | str | None = None,
         create: bool = False,
         rebuild: bool = False,
+        uri: str | None = None,
     ) -> KnowledgeBase:
         """The collection in a folder; with ``create`` a new one if there is none.
 
         The encoder of a collection is chosen when it is made; later it is found again by the name it had then. None
         for a new collection means search by words alone. ``rebuild`` empties a collection that was made with another
         encoder or by another version. The reader answers questions; without one, the reader for the question's
-        language is used.
+        language is used. With ``uri`` the vectors of a new collection are kept in Milvus: the address of a server, or a
+        .db file of Milvus Lite.
         """
         place = Path(folder).expanduser()
         loaded = _encoder(encoder) if isinstance(encoder, str) else encoder
@@ -102,9 +106,15 @@ class KnowledgeBase:
         store = CollectionStore(place, create or rebuild)
         kb = KnowledgeBase(store, loaded, _reader(reader) if isinstance(reader, str) else reader)
         if not store.meta("made"):
-            kb._adopt(loaded)
-        elif loaded is not None:
+            kb._adopt(loaded, uri)
+            return kb
+        if loaded is not None:
             kb._check(loaded)
+        if uri is not None and absolute_uri(uri) != store.meta("uri"):
+            kept = f"in Milvus at '{store.meta('uri')}'" if store.meta("uri") else "in its folder"
+            raise MasqueradeError(
+                f"The vectors of the collection in '{place}' are kept {kept}; to move them, --rebuild it."
+            )
         return kb
 
     def __enter__(self) -> KnowledgeBase:
@@ -139,10 +149,11 @@ class KnowledgeBase:
         return self._encoder
 
     @property
-    def vectors(self) -> VectorIndex:
+    def vectors(self) -> Vectors:
         """The index of vectors, opened on first use."""
         if self._vectors is None:
-            self._vectors = VectorIndex(self.store, int(self.store.meta("width")))
+            width, uri = int(self.store.meta("width")), self.store.meta("uri")
+            self._vectors = MilvusIndex(self.store, width, uri) if uri else VectorIndex(self.store, width)
         return self._vectors
 
     @_plainly
@@ -302,12 +313,18 @@ class KnowledgeBase:
     def _data_version(self) -> int:
         return int(self.store.database.execute("PRAGMA data_version").fetchone()[0])
 
-    def _adopt(self, encoder: Encoder | None) -> None:
-        """Note the encoder of a new collection."""
-        values = {"made": datetime.now(UTC).isoformat(timespec="seconds")}
+    def _adopt(self, encoder: Encoder | None, uri: str | None) -> None:
+        """Note the encoder of a new collection, and where its vectors are."""
+        if uri is not None and (encoder is None or not is_milvus_uri(uri)):
+            raise MasqueradeError(
+                "Milvus keeps vectors: give an encoder, and as --uri an address (http://host:19530) or a .db file."
+            )
+        values = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "id": self.store.meta("id") or uuid4().hex}
         if encoder is not None:
             values["pooling"] = json.dumps({"query": encoder.pooling.query, "passage": encoder.pooling.passage})
             values |= {"encoder": encoder.source, "fingerprint": encoder.fingerprint(), "width": str(encoder.width)}
+        if uri is not None:
+            values["uri"] = absolute_uri(uri)
         with self._only_writer(), self.store.transaction():
             if not self.store.meta("made"):
                 self.store.set_meta(**values)
@@ -350,10 +367,9 @@ def _make_room(folder: Path) -> None:
                 f"Another process is writing to the collection in '{folder}'; wait until it has ended."
             )
         with store.transaction():
-            sources = store.meta("sources")
+            kept = {name: store.meta(name) for name in ("sources", "id") if store.meta(name)}
             store.clear()
-            if sources:
-                store.set_meta(sources=sources)
+            store.set_meta(**kept)
     finally:
         store.close()
 

@@ -139,6 +139,17 @@ class CollectionStore:
             self._lock.close()
             self._lock = None
 
+    @property
+    def lock_held(self) -> bool:
+        """Whether this process is the writer."""
+        return self._lock is not None
+
+    def version(self) -> str:
+        """A text that differs for any two states of the passages: numbers are given once, so that the last number and
+        the count tell states apart."""
+        row = self.database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'passages'").fetchone()
+        return f"{row[0] if row else 0} {self.count('passages')}"
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All changes inside are made together, or none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,23 @@ PART = 50_000  # vectors that are added at once
 def kind_for(count: int) -> str:
     """The kind of index for a number of passages."""
     return next(kind for kind, least in reversed(KINDS.items()) if count >= least)
+
+
+class Vectors(Protocol):
+    """What a collection needs of an index of vectors."""
+
+    @property
+    def kind(self) -> str:
+        """What the index is, for people."""
+
+    def synchronise(self) -> None:
+        """Add and remove what the store has gained and lost."""
+
+    def save(self) -> None:
+        """Keep the index for the next time."""
+
+    def search(self, vector: np.ndarray, k: int, allowed: np.ndarray | None = None) -> list[tuple[int, float]]:
+        """The nearest passages of a vector (width,) with their dot products, the best one first."""
 
 
 class VectorIndex:
