@@ -29,10 +29,10 @@ from masquerade.data.packing import collate
 from masquerade.data.records import read_records
 from masquerade.data.rng import rng_for
 from masquerade.layout import IGNORE
-from masquerade.memory.entity.attach import attach
 from masquerade.memory.entity.examples import batch_inputs
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.linked_records import LinkedRecord, read_linked
+from masquerade.memory.entity.networks import attach
 from masquerade.memory.entity.sources import build
 from masquerade.memory.entity.training import KINDS, EntityTraining, TrainEntities, linked_examples
 from masquerade.memory.entity.vectors import TextVectors

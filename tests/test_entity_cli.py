@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from masquerade import Model, save
 from masquerade.cli.main import app
 from masquerade.errors import MasqueradeError
-from masquerade.memory.entity.attach import parts, with_memory
 from masquerade.memory.entity.facts import FactsAsExperts
+from masquerade.memory.entity.networks import parts, with_memory
 from masquerade.memory.entity.recall import fill_with_memory
 
 
@@ -105,6 +105,9 @@ def test_a_knowledge_base_is_built_shown_edited_and_used_from_the_command_line(t
     text = "Paris is the capital of [MASK]."
     filled = json.loads(run("fill", text, "--model", tmp_path / "model", "--memory", base, "--json"))
     answer = filled["blanks"][0]["answers"][0]["text"]
-    printed = run("fill", text, "--model", tmp_path / "model", "--memory", base)
+    drawn = tmp_path / "facts.svg"
+    printed = run("fill", text, "--model", tmp_path / "model", "--memory", base, "--picture", drawn)
+    svg = drawn.read_text(encoding="utf-8")
+    assert "Paris → " in svg and filled["blanks"][0]["facts"][0]["fact"] in svg and "no fact" in svg
     assert f"Paris is the capital of {answer}." in printed and "link: Paris →" in printed
     assert filled["blanks"][0]["facts"][0]["fact"] in printed

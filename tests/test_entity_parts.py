@@ -13,8 +13,8 @@ from masquerade import Cache, Layout, Model, Spec, load, save
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import batch
 from masquerade.masks import bidirectional, causal, pack
-from masquerade.memory.entity.attach import attach, parts, with_memory
 from masquerade.memory.entity.losses import link_loss, margin_loss, softmax_loss
+from masquerade.memory.entity.networks import attach, parts, with_memory
 from masquerade.memory.entity.spans import BEGIN, INSIDE, OUTSIDE, Spans, from_tags, to_tags
 from masquerade.nn.between import Flow
 

@@ -17,9 +17,9 @@ from masquerade.data.packing import collate
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
-from masquerade.memory.entity.attach import attach, parts, with_memory
 from masquerade.memory.entity.examples import LinkedExamples
 from masquerade.memory.entity.linked_records import LinkedRecord, LinkedSpan, read_linked
+from masquerade.memory.entity.networks import attach, parts, with_memory
 from masquerade.memory.entity.recall import fill_with_memory
 from masquerade.memory.entity.training import EntityTraining, TrainEntities, score_examples
 from masquerade.training.loop import Run

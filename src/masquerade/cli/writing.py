@@ -22,6 +22,9 @@ def fill(
     memory: Annotated[
         Path | None, typer.Option(help="A knowledge base, for a model that has a memory; shows links and facts too.")
     ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="With --memory: draw links, answers and facts to this .png or .svg file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict the [MASK] tokens of a text: each by itself in one pass, or together by a method.
@@ -32,7 +35,7 @@ def fill(
     if memory is not None:
         from masquerade.cli.show.entities import show_recalled
 
-        show_recalled(model, memory, text, top, as_json)
+        show_recalled(model, memory, text, top, as_json, picture)
         return
     from masquerade.cli.show.texts import show_filled
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from masquerade.checkpoints.folders import load
 from masquerade.cli.show.output import print_json
+from masquerade.drawing.recalled import draw_recalled
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.memories import KnownEntity
@@ -125,9 +126,11 @@ def remove_fact(base: Path, names: Sequence[str]) -> None:
     print(f"removed {count} of {' — '.join(names[:2])}")
 
 
-def show_recalled(model: str, memory: Path, text: str, top: int, as_json: bool) -> None:
+def show_recalled(model: str, memory: Path, text: str, top: int, as_json: bool, picture: Path | None) -> None:
     """Print a text with its [MASK] tokens filled by a network with a memory: answers, links and facts."""
     found = fill_with_memory(load(model), FactMemory(memory), text, top)
+    if picture is not None:
+        draw_recalled(found, text, picture)
     if as_json:
         print_json(asdict(found))
         return

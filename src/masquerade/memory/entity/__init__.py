@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from masquerade.memory.entity.attach import attach, with_memory
     from masquerade.memory.entity.fact_memory import FactMemory
     from masquerade.memory.entity.memories import EntityMemory
+    from masquerade.memory.entity.networks import attach, with_memory
     from masquerade.memory.entity.recall import fill_with_memory
     from masquerade.memory.entity.sources import build
 
 _MODULES = {  # imported when first used: a network with a memory needs no knowledge base to be loaded
-    "attach": "attach",
-    "with_memory": "attach",
+    "attach": "networks",
+    "with_memory": "networks",
     "FactMemory": "fact_memory",
     "EntityMemory": "memories",
     "fill_with_memory": "recall",

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from masquerade.errors import MasqueradeError
 from masquerade.masks import bidirectional
-from masquerade.memory.entity.attach import attach, parts
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.facts import FactsAsExperts
 from masquerade.memory.entity.linked import LinkedText, link
+from masquerade.memory.entity.networks import attach, parts
 from masquerade.nn.model import Model
 
+LEAST = 0.001  # the weight from which a fact is shown
 NAME = "memory"  # under which the parts of a network know the knowledge base
 
 
@@ -126,7 +127,7 @@ def _entities(
         weights, keys = outputs[f"{NAME}.fact_weights"][pair].sort(descending=True)
         read = outputs[f"{NAME}.facts"][pair][keys].tolist()
         used = [UsedFact(str(memory.fact(key - 1)), weight)
-                for key, weight in zip(read, weights.tolist(), strict=True) if key > 0 and weight > 0.0]  # fmt: skip
+                for key, weight in zip(read, weights.tolist(), strict=True) if key > 0 and weight >= LEAST]  # fmt: skip
         subject = linked.mentions[subjects[pair]].text if subjects[pair] >= 0 else ""
         found.append(FilledBlank(answers, subject, used[:top], null[pair]))
     return found

@@ -16,10 +16,10 @@ from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.training import FineTune
 from masquerade.layout import IGNORE
-from masquerade.memory.entity.attach import attach, parts, with_memory
 from masquerade.memory.entity.examples import LinkedExamples, batch_inputs
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.linked_records import LinkedRecord, read_linked
+from masquerade.memory.entity.networks import attach, parts, with_memory
 from masquerade.memory.entity.terms import CandidateTerm, DetectionTerm, ScoresTerm
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss, Term, TermLoss, TokenTerm
