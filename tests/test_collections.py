@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +27,10 @@ from masquerade.memory.retrieval import vector_index
 from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
 from masquerade.memory.retrieval.passages import cut_passages, letters
-from masquerade.memory.retrieval.search import Filters, combine
+from masquerade.memory.retrieval.search import PRIOR, Filters, Score, combine, weighted
 from masquerade.memory.retrieval.store import CollectionStore
 from masquerade.memory.retrieval.words import search_terms
+from masquerade.reading.answers import Answer
 
 PARTS = ["# Head\n", "One. ", "Two two two!\n\n", "三四五。", "\n\n", "a-\nb ", "Title\n\n"]
 
@@ -446,3 +449,16 @@ def test_the_texts_of_the_cases_are_what_they_were(kb: KnowledgeBase, texts: Pat
     assert {Path(each.name).name: each.text for each in documents} == {Path(n).name: text for n, text in TEXTS.items()}
     whole = kb.search("1994年的护栏")[0]
     assert BRIDGE[whole.stored.passage.start : whole.stored.passage.end] == whole.stored.passage.text
+
+
+def test_answers_are_weighted_by_the_fit_of_their_passages() -> None:
+    first, second = Answer("a", 0.4, 0, 1, 2), Answer("b", 0.35, 1, 3, 4)
+    both = replace(first, alternatives=(second,))
+    assert weighted(both, [Score(1.0), Score(1.0)], 2) == both
+    made = weighted(both, [Score(0.5), Score(1.0)], 2)
+    odds = 0.4 * math.exp(-PRIOR / 2)
+    assert (made.text, made.alternatives[0].text) == ("b", "a")
+    assert made.score == pytest.approx(0.35 / (0.35 + odds + 0.25)) and made.alternatives[0].score < 0.4
+    assert weighted(both, [Score(0.5), Score(1.0)], 1).alternatives == ()
+    nothing = Answer("", 0.9, alternatives=(first,))
+    assert weighted(nothing, [Score(1.0)], 1) == nothing and weighted(Answer("", 1.0), [], 1) == Answer("", 1.0)

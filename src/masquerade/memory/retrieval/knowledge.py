@@ -18,7 +18,7 @@ from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.indexing import IndexReport, Progress, Writer, silent
 from masquerade.memory.retrieval.milvus_index import MilvusIndex, absolute_uri, is_milvus_uri
-from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine
+from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine, weighted
 from masquerade.memory.retrieval.store import FILE, CollectionStore
 from masquerade.memory.retrieval.vector_index import VectorIndex, Vectors
 from masquerade.memory.retrieval.word_index import WordIndex
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # torch is imported only when there is something to encode or
     from masquerade.reading.answers import Answer
     from masquerade.reading.reader import Reader
 
+CANDIDATES = 12  # answers of the reader that are compared
 READ = 10  # passages that are read for an answer
 
 P = ParamSpec("P")
@@ -240,15 +241,18 @@ class KnowledgeBase:
         trace: Trace | None = None,
     ) -> list[CitedAnswer]:
         """The answer to each question from the best ``k`` passages, all of which are read in one pass; spans are
-        compared by their odds over all passages. ``n_best`` and ``vote`` are those of ``Reader.ask_many``."""
+        compared by their odds over all passages, and by how well their passages fit. ``n_best`` and ``vote`` are those
+        of ``Reader.ask_many``."""
         trace = Trace() if trace is None else trace
         found = [self.search(question, k, filters, dense, trace) for question in questions]
         answers = [CitedAnswer("", 1.0) for _ in questions]
         with trace.stage("reading") as said:
             for reader, indices in self._by_reader(questions, found):
                 asked = [(questions[index], [each.text for each in found[index]]) for index in indices]
-                for index, answer in zip(indices, reader.ask_many(asked, n_best, vote), strict=True):
-                    answers[index] = _cited(answer, found[index])
+                read = reader.ask_many(asked, max(n_best, CANDIDATES), vote)
+                for index, answer in zip(indices, read, strict=True):
+                    chosen = weighted(answer, [each.score for each in found[index]], n_best)
+                    answers[index] = _cited(chosen, found[index])
             best = [each for answer in answers for each in (answer, *answer.alternatives)][:5]
             scores = ", ".join(f"{each.text!r} {each.score:.3f}" for each in best)
             said(f"{sum(map(len, found))} passages: {scores}")
