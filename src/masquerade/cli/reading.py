@@ -83,7 +83,7 @@ def ask(
             help="Of a long text, read only this many windows (of about 450 tokens) that share most words with the "
             "question; 0 reads all.",
         ),
-    ] = 12,
+    ] = 32,
     kb: Annotated[Path | None, typer.Option(help="Ask this collection, made by index, instead of files.")] = None,
     passages: Annotated[int, typer.Option(min=1, help="With --kb: how many passages are read.")] = 10,
     where: Where = None,

@@ -31,7 +31,7 @@ from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens of a batch, padding included
-WINDOWS = 12  # windows of a long text that are read for a question
+WINDOWS = 32  # windows of a long text that are read for a question
 KEPT = 4  # texts whose windows are kept from one call to the next
 TOGETHER = 16  # windows that are encoded together by ``remember``
 

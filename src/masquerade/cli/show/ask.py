@@ -36,7 +36,7 @@ class AskOptions:
     vote: str = "best"
     decoder: str = "parallel"
     free: bool = False
-    windows: int = 12
+    windows: int = 32
 
 
 def show_answers(
