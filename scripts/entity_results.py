@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from masquerade import Model, load
+from masquerade import Model, load, save
 from masquerade.data.examples import Example
 from masquerade.data.packing import collate
 from masquerade.data.records import read_records
@@ -41,6 +41,7 @@ from masquerade.training.recipe import read_recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "entities.toml"
 BATCH, LENGTH = 64, 96
+UNTRAINED = "untrained"  # a memory of facts as it begins
 
 
 def main() -> None:
@@ -49,19 +50,22 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("changes", nargs="*", help="key=value, for the recipe of all runs")
     parser.add_argument("--start", required=True, help="the encoder")
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join([UNTRAINED, *KINDS]))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--facts", type=int, default=0, help="facts of each relation; 0: all")
     parser.add_argument("--sentences", type=int, default=0, help="sentences of FewRel; 0: all")
+    parser.add_argument("--test", type=int, default=0, help="test sentences, drawn at random; 0: all")
     options = parser.parse_intermixed_args()
     options.out.mkdir(parents=True, exist_ok=True)
     prepare(options.data, options.out, options.facts, options.sentences, options.start)
     test = read_linked(str(options.out / "test.jsonl"))
+    order = rng_for(3, len(test)).permutation(len(test))[: options.test or None]
+    test = [test[index] for index in order]
     floor = majority(read_linked(str(options.out / "train.jsonl")), test)
     print(f"{len(test)} test sentences; the most frequent object of each relation: {floor:.1%}\n")
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
     for kind in options.kinds.split(","):
-        for seed in range(1, options.seeds + 1):
+        for seed in range(1, (1 if kind == UNTRAINED else options.seeds) + 1):
             run = options.out / f"{kind}-{seed}"
             train(options, kind, seed, run)
             found = score(load(run), options.out, test, kind)
@@ -132,9 +136,14 @@ def train(options: argparse.Namespace, kind: str, seed: int, run: Path) -> None:
     out, done = options.out, run / "done"
     if done.is_file():
         return
-    settings = [f"kind='{kind}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / 'kb'}'",
+    name = "facts" if kind == UNTRAINED else kind
+    settings = [f"kind='{name}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / 'kb'}'",
                 f"out='{run}'", f"train=['{out / 'train.jsonl'}']", "held_out=[]"]  # fmt: skip
-    Run(TrainEntities(read_recipe(RECIPE, EntityTraining, [*settings, *options.changes])), resume=True).train()
+    job = TrainEntities(read_recipe(RECIPE, EntityTraining, [*settings, *options.changes]))
+    if kind == UNTRAINED:
+        save(job.begin()[""], run)
+    else:
+        Run(job, resume=True).train()
     done.touch()
 
 
@@ -148,9 +157,9 @@ def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str) -> d
     for record, hit in zip(test, hits(predicted, test, memory), strict=True):
         by_relation[record.relation].append(hit)
     found |= {f"accuracy {memory.relation(key).label}": mean(each) for key, each in sorted(by_relation.items())}
-    if kind == "facts":
+    if kind in ("facts", UNTRAINED):
         found |= changed(model, out, test)
-    if kind in ("knowbert", "entities", "facts"):
+    if kind != "plain":
         found |= linking(model, memory, read_linked(str(out / "links.jsonl")))
     return found
 
