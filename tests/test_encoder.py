@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from collection_cases import tiny_encoder
+from parity import TINY, randomised
 from typed import refused, run
 
 import masquerade
@@ -104,3 +107,24 @@ def test_embed_prints_or_saves_vectors(
     saved = np.load(tmp_path / "vectors.npy")
     np.testing.assert_allclose(saved, Encoder.load(folder).encode([text.strip() for text in TEXTS]), atol=1e-6)
     assert "nothing to encode" in refused("embed", "--encoder", folder, monkeypatch=monkeypatch, capsys=capsys)
+
+
+@pytest.mark.parametrize("name", ["Question", "Context"])
+def test_dpr_encoders_give_the_vectors_of_the_reference(folder: Path, tmp_path: Path, name: str) -> None:
+    sizes = {**TINY, "vocab_size": len(Encoder.load(folder).model.tokenizer)}
+    config = transformers.DPRConfig(**sizes, attention_probs_dropout_prob=0.0)
+    reference = randomised(getattr(transformers, f"DPR{name}Encoder")(config))
+    reference.save_pretrained(tmp_path)
+    shutil.copy(folder / "vocab.txt", tmp_path)
+    encoder = Encoder.load(tmp_path)
+    assert (encoder.pooling.pooling, encoder.pooling.normalize) == ("cls", False)
+    for text in TEXTS:
+        ids = torch.tensor([encoder.model.tokenizer.encode_pairs([(text, None)], encoder.longest)[0][0]])
+        with torch.no_grad():
+            expected = reference(input_ids=ids).pooler_output
+        assert expected.std() > 0.01
+        torch.testing.assert_close(encoder.encode([text]), expected, atol=1e-5, rtol=0)
+    masquerade.save(encoder.model, tmp_path / "ours")  # as the BERT that it is
+    again = transformers.BertModel.from_pretrained(tmp_path / "ours", add_pooling_layer=False).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(again(input_ids=ids).last_hidden_state[:, 0], expected, atol=1e-5, rtol=0)

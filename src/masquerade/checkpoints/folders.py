@@ -22,6 +22,7 @@ from masquerade.nn.spec import Spec
 from masquerade.text.tokenizer import Tokenizer
 
 PRETRAINED = ("lm", "pair", "detect", "boundary")  # heads recognised by their weights alone
+DPR = ("DPRQuestionEncoder", "DPRContextEncoder")  # read as the BERTs that they are, and saved as such
 HUB_FILES = ("*.json", "*.txt", "*.model")
 
 
@@ -93,7 +94,10 @@ def _configuration(folder: Path) -> dict[str, Any]:
     found = [path for path in named if path.is_file() and path.name != "tokenizer_config.json"]
     if not found:
         raise CheckpointError(f"{folder} holds no config.json (or bert_config.json); is it a model's folder?")
-    return read_json(found[0])
+    config = read_json(found[0])
+    if (config.get("architectures") or [""])[0] in DPR:  # a BERT under other names
+        config |= {"model_type": "bert", "architectures": ["BertModel"]}
+    return config
 
 
 def _family(config: dict[str, Any], weights: Weights, folder: Path) -> Family:

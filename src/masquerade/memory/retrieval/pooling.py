@@ -37,6 +37,8 @@ class Pooling:
             return Pooling.of(read_json(folder / FILE), folder / FILE)
         if (folder / "modules.json").is_file():
             return _sentence_transformers(folder)
+        if _optional(folder / "config.json").get("model_type") == "dpr":
+            return Pooling("cls", normalize=False)
         return Pooling()
 
     @staticmethod
