@@ -159,11 +159,12 @@ class Layout:
 
     def select(self, rows: Tensor) -> Layout:
         """These rows of a batch: indices (m,) in a new order, or bool (rows,)."""
-        return Layout(self.stacked[:, rows])
+        chosen = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
+        return Layout(self.stacked.index_select(1, chosen))  # several times as fast as stacked[:, rows]
 
     def take(self, index: Tensor) -> Layout:
         """Tokens by their flat indices into (rows · n); the result has the shape of ``index``."""
-        return Layout(self.stacked.flatten(1)[:, index])
+        return Layout(self.stacked.flatten(1).index_select(1, index.flatten()).view(-1, *index.shape))
 
     def expand(self, rows: int) -> Layout:
         """A single row, or a sequence, repeated for each of ``rows`` rows."""
@@ -177,7 +178,8 @@ class Layout:
             if not -len(self) <= tokens < len(self):
                 raise IndexError(f"A layout of {len(self)} tokens has no token {tokens}.")
             tokens = [tokens]
-        return Layout(self.stacked[..., torch.as_tensor(tokens, dtype=torch.long)])
+        chosen = torch.as_tensor(tokens, dtype=torch.long, device=self.stacked.device)
+        return Layout(self.stacked.index_select(-1, torch.where(chosen < 0, chosen + len(self), chosen)))
 
     def __repr__(self) -> str:
         counts = {kind.name.lower(): int((self.kind == kind).sum()) for kind in Kind}
