@@ -27,7 +27,8 @@ from reading_cases import (
 from torch import Tensor
 
 from masquerade import Layout, Model, Spec, build
-from masquerade.data.rng import rng_for
+from masquerade.data.corpus import Tokens
+from masquerade.data.rng import rng_for, spread
 from masquerade.errors import LayoutError
 from masquerade.layout import IGNORE, visible
 from masquerade.masks import bidirectional, causal
@@ -182,40 +183,58 @@ def test_a_long_blank_is_the_end_of_the_piece() -> None:
 # diffusion
 
 
-def test_masked_diffusion_masks_any_share_and_weighs_it() -> None:
-    rates, counted = [], []
+def test_masked_diffusion_masks_any_number_and_weights_sum_to_the_length() -> None:
+    counts, narrow = [], []
     for seed in range(300):
-        example = MaskedDiffusion(TERMS)(piece(100), rng_for(5, seed))
-        weight = float(example.extra["weight"].tensor[0])
-        assert weight >= 1
-        rate = 1 / weight
-        masked = len(labelled(example.layout))
-        assert set(fates(example.layout, labelled(example.layout))) <= {"mask"}
-        assert masked / 100 == pytest.approx(rate, abs=0.25)
-        rates.append(rate)
-        narrow = MaskedDiffusion(TERMS, rates=(0.3, 0.8))(piece(100), rng_for(5, seed))
-        weight = float(narrow.extra["weight"].tensor[0])
-        assert 1 / 0.8 <= weight < 1 / 0.3
-        counted.append(len(labelled(narrow.layout)) * weight)
-    assert np.mean(rates) == pytest.approx(0.5, abs=0.05)
-    assert np.histogram(rates, 4, (0, 1))[0].min() > 50
-    assert np.mean(counted) == pytest.approx(100, abs=3)  # every token counts once, on average
+        example = MaskedDiffusion(TERMS)(ids := piece(29, seed), rng_for(5, seed))
+        rows, weight = labelled(example.layout), example.extra["weight"].tensor
+        assert set(fates(example.layout, rows)) <= {"mask"}
+        assert restored(example.layout) == ids
+        assert float(weight[rows].sum()) == pytest.approx(30), "29 tokens and the end"
+        assert example.extra["token_count"].tensor.tolist() == [30]
+        counts.append(len(rows))
+        narrow.append(len(labelled(MaskedDiffusion(TERMS, rates=(0.3, 0.8))(ids, rng_for(5, seed)).layout)))
+    assert set(counts) == set(range(1, 31))
+    assert np.histogram(counts, 3, (1, 31))[0].min() > 80
+    assert (min(narrow), max(narrow)) == (10, 24)
 
 
-def test_blocks_have_rates_and_weights_of_their_own() -> None:
+def test_the_end_of_a_text_is_predicted_by_diffusion() -> None:
+    for make in (MaskedDiffusion(TERMS), BlockDiffusion(TERMS, size=4)):
+        ends = [int(make(piece(10), rng_for(5, seed)).layout.label[-1]) for seed in range(60)]
+        assert set(ends) == {SEP, IGNORE}
+
+
+def test_blocks_have_counts_and_weights_of_their_own() -> None:
     rates = []
     for seed in range(40):
         example = BlockDiffusion(TERMS, size=50)(ids := piece(198, seed), rng_for(5, seed))
         layout, weight = example.layout, example.extra["weight"].tensor
         assert isinstance(weight, Tensor) and weight.shape == (400,)
+        counts = []
         for block in range(4):
             part = slice(200 + 50 * block, 250 + 50 * block)
-            assert len(set(weight[part].tolist())) == 1
-            rates.append(1 / float(weight[part][0]))
-            assert len(labelled(layout[part])) / 50 == pytest.approx(rates[-1], abs=0.3)
+            rows = [200 + 50 * block + row for row in labelled(layout[part])]
+            assert float(weight[rows].sum()) == pytest.approx(49 if block == 0 else 50)  # [CLS] is never masked
+            counts.append(len(rows) / 50)
         assert restored(layout)[200:] == ids
-    assert np.mean(rates) == pytest.approx(0.5, abs=0.08)
-    assert len(set(rates)) == 160
+        assert np.histogram(counts, 4, (0, 1.001))[0].max() <= 2, "spread evenly over the blocks"
+        rates += counts
+    assert np.mean(rates) == pytest.approx(0.5, abs=0.05)
+    sizes_of_one = BlockDiffusion(TERMS, size=1)(piece(9), rng_for(0))
+    assert len(labelled(sizes_of_one.layout)) == 10, "blocks of one token are GPT"
+
+
+def test_numbers_of_masks_are_spread_evenly_over_successive_examples() -> None:
+    draws = [spread(place, 3) for place in range(64)]
+    assert set(np.histogram(draws, 8, (0, 1))[0].tolist()) <= {7, 8, 9}
+    tokens = Tokens(np.full(64 * 14, 20, dtype=np.uint32), np.arange(14, 64 * 14 + 1, 14))
+    objective = MaskedDiffusion(TERMS)
+    pieces = objective.cut(tokens, 16)
+    made = [objective.example(pieces, number, rng_for(1, number), spread(number)) for number in range(64)]
+    counts = np.bincount([len(labelled(example.layout)) for example in made], minlength=16)[1:]
+    assert counts.min() >= 4
+    assert counts.max() <= 5
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

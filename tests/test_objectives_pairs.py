@@ -86,7 +86,7 @@ def test_both_texts_are_whole_sentences_and_fit(name: str) -> None:
         stops = [i + 1 for i, n in enumerate(ids) if n in (5, 6) and (i + 1 == len(ids) or ids[i + 1] not in (5, 6))]
         sentences |= {tuple(ids[a:b]) for i, a in enumerate(stops) for b in stops[i + 1 :]}
     for number in range(len(pieces)):
-        a, b, _ = texts(example := objective.example(pieces, number, rng_for(1, number)))
+        a, b, _ = texts(example := objective.example(pieces, number, rng_for(1, number), 0.5))
         assert tuple(a) in sentences
         assert tuple(b) in sentences
         assert len(example.layout) <= 40
@@ -100,7 +100,7 @@ def test_half_of_the_next_sentences_come_from_another_document() -> None:
     labels = []
     for number in range(len(pieces)):
         own = " ".join(map(str, tokens[pieces.document(number)].tolist()))
-        a, b, label = texts(objective.example(pieces, number, rng_for(1, number)))
+        a, b, label = texts(objective.example(pieces, number, rng_for(1, number), 0.5))
         assert " ".join(map(str, a)) in own
         follows = " ".join(map(str, a + b)) in own
         assert follows == (label == 0)
@@ -112,7 +112,7 @@ def test_half_of_the_texts_change_places() -> None:
     objective, labels = SentenceOrder(TERMS, frozenset({STOP, QUESTION}), MaskedSpans(TERMS)), []
     pieces = objective.cut(corpus(), 40)
     for number in range(len(pieces)):
-        a, b, label = texts(example := objective.example(pieces, number, rng_for(1, number)))
+        a, b, label = texts(example := objective.example(pieces, number, rng_for(1, number), 0.5))
         assert (b + a if label else a + b) == pieces[number]
         assert example.count("boundary_label") == len(labelled(example.layout)), "the inner objective is kept whole"
         labels.append(label)
@@ -124,14 +124,14 @@ def test_tokens_of_pairs_are_masked_as_berts_are() -> None:
     objective, kinds = MAKERS["next"], list[str]()
     pieces = objective.cut(corpus(), 60)
     for number in range(len(pieces)):
-        layout = objective.example(pieces, number, rng_for(1, number)).layout
+        layout = objective.example(pieces, number, rng_for(1, number), 0.5).layout
         kinds += fates(layout, labelled(layout))
     assert_shares(kinds, {"mask": 0.8, "drawn": 0.1, "kept": 0.1}, 0.05)
 
 
 def pairs_of(objective: Pairs, pieces: Pieces, count: int) -> list[tuple[list[int], list[int], int]]:
     chosen = np.random.default_rng(0).permutation(len(pieces))[:count].tolist()
-    return [texts(objective.example(pieces, number, rng_for(2, number))) for number in chosen]
+    return [texts(objective.example(pieces, number, rng_for(2, number), 0.5)) for number in chosen]
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -165,4 +165,4 @@ def test_text_without_pairs_is_one_sentence() -> None:
     one = np.array([OPENING, 5, *[10, 11, 5] * 6], dtype=np.uint32)
     pieces = MAKERS["next"].cut(Tokens(one, np.array([len(one)])), 10)
     with pytest.raises(MasqueradeError, match="need two or more"):
-        [MAKERS["next"].example(pieces, 0, rng_for(seed)) for seed in range(9)]
+        [MAKERS["next"].example(pieces, 0, rng_for(seed), 0.5) for seed in range(9)]

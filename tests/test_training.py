@@ -19,7 +19,7 @@ from masquerade import load
 from masquerade.data.corpus import Pieces, prepare
 from masquerade.data.examples import Example, Extra, PerExample, PerToken, TokenIndex
 from masquerade.data.packing import DataCursor, PackedRows, collate, first_fit
-from masquerade.data.rng import dynamic_masks, rng_for, static_masks
+from masquerade.data.rng import dynamic_masks, rng_for, spread, static_masks
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE, visible
 from masquerade.masks import bidirectional
@@ -53,9 +53,11 @@ def pieces_of(home: Path, objective: str = "mlm", length: int = 20) -> tuple[Obj
 def rows_of(home: Path, objective: str = "mlm", seed: int = 1, copies: int = 0) -> PackedRows:
     made, pieces = pieces_of(home, objective)
     rng = static_masks(seed, copies) if copies else dynamic_masks(seed)
-    return PackedRows(
-        len(pieces), lambda epoch, number: made.example(pieces, number, rng(epoch, number)), row=40, seed=seed
-    )
+
+    def example(epoch: int, number: int, place: int) -> Example:
+        return made.example(pieces, number, rng(epoch, number), spread(place, epoch))
+
+    return PackedRows(len(pieces), example, row=40, seed=seed)
 
 
 def take(rows: PackedRows, count: int, cursor: DataCursor | None = None) -> list[tuple[list[int], DataCursor]]:
@@ -189,7 +191,7 @@ def test_fixed_masks_come_again_and_dynamic_ones_do_not(home: Path) -> None:
     def labels(copies: int) -> list[list[int]]:
         rows, (_, pieces) = rows_of(home, copies=copies), pieces_of(home)
         longest = int((pieces.spans[:, 1] - pieces.spans[:, 0]).argmax())
-        return [rows.example(epoch, longest).layout.label.tolist() for epoch in range(6)]
+        return [rows.example(epoch, longest, 0).layout.label.tolist() for epoch in range(6)]
 
     assert labels(0)[0] not in labels(0)[1:]
     static = labels(2)

@@ -51,10 +51,10 @@ class DataCursor:
 
 class PackedRows:
     """An endless stream of rows. Each epoch takes the pieces in a new order, makes an example of each with
-    ``example(epoch, number)`` and packs them, a pool at a time. The stream depends on the seed alone and can begin at
-    any cursor."""
+    ``example(epoch, number, place)``, where place is the place in that order, and packs them, a pool at a time. The
+    stream depends on the seed alone and can begin at any cursor."""
 
-    def __init__(self, pieces: int, example: Callable[[int, int], Example], row: int, seed: int) -> None:
+    def __init__(self, pieces: int, example: Callable[[int, int, int], Example], row: int, seed: int) -> None:
         self.pieces, self.example, self.row, self.seed = pieces, example, row, seed
 
     def __call__(self, cursor: DataCursor) -> Iterator[tuple[Row, DataCursor]]:
@@ -72,7 +72,7 @@ class PackedRows:
 
     def _packed(self, epoch: int, start: int, numbers: Sequence[int]) -> list[Row]:
         """The rows of a pool, in random order."""
-        rows = packed([self.example(epoch, number) for number in numbers], self.row)
+        rows = packed([self.example(epoch, number, place) for place, number in enumerate(numbers, start)], self.row)
         return [rows[index] for index in rng_for(self.seed, epoch, start, len(rows)).permutation(len(rows))]
 
 

@@ -23,6 +23,12 @@ def choose(candidates: Iterable[int], count: int, rng: Rng) -> list[int]:
     return sorted(int(index) for index in rng.permutation(options)[:count]) if options else []
 
 
+def spread(place: int, shift: int = 0) -> float:
+    """A number from 0 to 1 (excluded) for a place in a sequence; those of neighbours are spread evenly (multiples of
+    the golden ratio, modulo 1). ``shift`` gives another such sequence."""
+    return (0.5 + place * 0.6180339887498949 + shift * 0.7548776662466927) % 1
+
+
 def dynamic_masks(seed: int) -> PieceRng:
     """RoBERTa's dynamic masking: a piece gets a new mask in every epoch."""
     return lambda epoch, piece: rng_for(seed, epoch, piece)

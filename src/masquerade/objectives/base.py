@@ -31,9 +31,14 @@ class Objective(ABC):
         """The documents cut into pieces whose examples have at most ``length`` tokens of text and special tokens."""
         return tokens.pieces(length - 2)
 
-    def example(self, pieces: Pieces, number: int, rng: Rng) -> Example:
-        """The example of one piece of a corpus."""
-        return self(self.vocabulary.enclosed(pieces[number]), rng)
+    def example(self, pieces: Pieces, number: int, rng: Rng, draw: float) -> Example:
+        """The example of one piece of a corpus. ``draw`` is a number from 0 to 1 (excluded); those of successive
+        examples are spread evenly."""
+        return self(self.enclosed(pieces, number), rng)
+
+    def enclosed(self, pieces: Pieces, number: int) -> list[int]:
+        """The ids of a piece between [CLS] and [SEP], as far as the vocabulary has them."""
+        return self.vocabulary.enclosed(pieces[number])
 
     def config(self) -> dict[str, int]:
         """The entries of the saved configuration that say how to decode: start and end tokens."""

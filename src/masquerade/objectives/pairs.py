@@ -36,7 +36,7 @@ class Pairs(Objective):
     inner: Objective | None = None
 
     @abstractmethod
-    def example(self, pieces: Pieces, number: int, rng: Rng) -> Example:
+    def example(self, pieces: Pieces, number: int, rng: Rng, draw: float) -> Example:
         """The example of one piece, which is cut in two."""
 
     def terms(self) -> dict[str, Term]:
@@ -96,7 +96,7 @@ class Pairs(Objective):
 class NextSentence(Pairs):
     """BERT's next sentence: half of the time the second text comes from another document (label 1)."""
 
-    def example(self, pieces: Pieces, number: int, rng: Rng) -> Example:
+    def example(self, pieces: Pieces, number: int, rng: Rng, draw: float) -> Example:
         first, second = self.halves(pieces[number], rng)
         other = self.elsewhere(pieces, number, len(second), rng) if rng.random() < 0.5 else []
         return self.joined(first, other or second, int(bool(other)), rng)
@@ -121,7 +121,7 @@ class SentenceOrder(Pairs):
     """ALBERT's sentence order: half of the time the two texts change places (label 1). Both have the same topic, so
     the topic is no clue, as it is for next sentences."""
 
-    def example(self, pieces: Pieces, number: int, rng: Rng) -> Example:
+    def example(self, pieces: Pieces, number: int, rng: Rng, draw: float) -> Example:
         first, second = self.halves(pieces[number], rng)
         swapped = rng.random() < 0.5
         a, b = (second, first) if swapped else (first, second)

@@ -11,7 +11,7 @@ from masquerade.data.checks import check_types
 from masquerade.data.corpus import prepare
 from masquerade.data.examples import Example
 from masquerade.data.packing import DataCursor, PackedRows, Row
-from masquerade.data.rng import dynamic_masks, static_masks
+from masquerade.data.rng import dynamic_masks, spread, static_masks
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
@@ -91,7 +91,8 @@ class Pretrain(TrainingJob):
         pieces = objective.cut(prepare(sources, tokenizer, folder, recipe.text_field), recipe.length)
         piece_rng = static_masks(seed, copies) if copies else dynamic_masks(seed)
 
-        def example(epoch: int, number: int) -> Example:
-            return objective.example(pieces, number, piece_rng(epoch, number))
+        def example(epoch: int, number: int, place: int) -> Example:
+            draw = spread(number, epoch % copies) if copies else spread(place, epoch)
+            return objective.example(pieces, number, piece_rng(epoch, number), draw)
 
         return PackedRows(len(pieces), example, recipe.row, seed)
