@@ -233,8 +233,8 @@ def test_numbers_of_masks_are_spread_evenly_over_successive_examples() -> None:
     pieces = objective.cut(tokens, 16)
     made = [objective.example(pieces, number, rng_for(1, number), spread(number)) for number in range(64)]
     counts = np.bincount([len(labelled(example.layout)) for example in made], minlength=16)[1:]
-    assert counts.min() >= 4
-    assert counts.max() <= 5
+    assert counts.min() >= 3
+    assert counts.max() <= 6
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from masquerade.text.tokenizer import Tokenizer
 Ids = NDArray[np.uint32]
 BATCH = 1000  # documents tokenised at a time
 
-FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+TITLE = re.compile(r" = [^=\n]+ = \n?")  # of an article in WikiText; the headings inside have more signs
 
 
 @dataclass(frozen=True)
@@ -88,26 +90,28 @@ class Pieces:
 
 
 def read_documents(source: str, field: str = "text") -> Iterator[str]:
-    """The documents of a file (text, where a blank line ends a document; JSON lines; Parquet) or of a hub data set."""
+    """The documents of a file (text, JSON lines, Parquet) or of a hub data set. In a text file a blank line ends a
+    document; in a file of WikiText a heading of the first level, `` = Title = ``, begins one."""
+    path = Path(source).expanduser()
+    if path.is_file() and path.suffix == ".txt":
+        yield from _text_documents(path)
+        return
     from datasets import load_dataset
     from datasets.utils import logging as datasets_logging
 
     datasets_logging.disable_progress_bar()
-    path = Path(source).expanduser()
     options: dict[str, Any] = {"streaming": True, "split": "train"}
     if path.is_file():
         if path.suffix not in FORMATS:
-            raise MasqueradeError(f"{path} is no corpus that can be read; give {', '.join(FORMATS)} files.")
-        kind = FORMATS[path.suffix]
-        extra = {"sample_by": "paragraph"} if kind == "text" else {}
-        records = load_dataset(kind, data_files=str(path), **extra, **options)
-    elif source.startswith((".", "/", "~")) or path.suffix in FORMATS:
+            raise MasqueradeError(f"{path} is not a corpus that can be read; give .txt, {', '.join(FORMATS)} files.")
+        records = load_dataset(FORMATS[path.suffix], data_files=str(path), **options)
+    elif source.startswith((".", "/", "~")) or path.suffix in (".txt", *FORMATS):
         raise MasqueradeError(f"There is no corpus at '{source}'; check the path.")
     else:
         try:
             records = load_dataset(source, **options)
         except Exception as error:
-            raise MasqueradeError(f"'{source}' is no file here, and no data set to be had from the hub.") from error
+            raise MasqueradeError(f"'{source}' is neither a file nor a data set that the hub returns.") from error
     for record in _decoded(records, source):
         if field not in record:
             raise MasqueradeError(f"The records of {source} have no '{field}'; name the field that holds the text.")
@@ -116,14 +120,43 @@ def read_documents(source: str, field: str = "text") -> Iterator[str]:
             yield text
 
 
+def _text_documents(path: Path) -> Iterator[str]:
+    """The documents of a text file."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            lines, wikitext, before = list[str](), False, ""
+            for line in file:
+                # inside an article, tables may hold lines that look like a title; a title has blank lines around it
+                title = bool(TITLE.fullmatch(line)) and not before.strip()
+                wikitext = wikitext or (title and not any(map(str.strip, lines)))
+                if title if wikitext else not line.strip():
+                    yield from _joined(lines)
+                    lines = []
+                lines.append(line)
+                before = line
+            yield from _joined(lines)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(str(path)) from error
+    except OSError as error:
+        raise MasqueradeError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _joined(lines: Sequence[str]) -> list[str]:
+    """Lines as one document; no document if all are blank."""
+    text = "".join(lines).strip()
+    return [text] if text else []
+
+
 def _decoded(records: Iterable[dict[str, Any]], source: str) -> Iterator[dict[str, Any]]:
     """The records, or one sentence if the file is not in UTF-8."""
     try:
         yield from records
     except UnicodeDecodeError as error:
-        raise MasqueradeError(
-            f"'{source}' is not text in UTF-8; convert it first, as with iconv -f gb18030 -t utf-8."
-        ) from error
+        raise _not_utf8(source) from error
+
+
+def _not_utf8(source: str) -> MasqueradeError:
+    return MasqueradeError(f"'{source}' is not text in UTF-8; convert it first, as with iconv -f gb18030 -t utf-8.")
 
 
 def prepare(sources: Sequence[str], tokenizer: Tokenizer, folder: Path, field: str = "text") -> Tokens:

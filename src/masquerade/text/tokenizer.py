@@ -27,6 +27,9 @@ ROLES = {  # special tokens by role, with their names in published vocabularies
 }
 
 
+UNKNOWN = "<unk>"  # how corpora write an unknown word
+
+
 class Tokenizer:
     """Text to ids and back, with the tokenizers library. Special tokens are found by role."""
 
@@ -94,8 +97,11 @@ class Tokenizer:
         return list(self.backend.encode(text, add_special_tokens=specials).ids)
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts at once, without special tokens."""
-        return [list(encoding.ids) for encoding in self.backend.encode_batch(list(texts), add_special_tokens=False)]
+        """The ids of many texts at once, without special tokens. ``<unk>``, which WikiText has for rare words, is the
+        unknown token."""
+        own = self.tokens([self.specials["unk"]])[0] if "unk" in self.specials else UNKNOWN
+        known = [text.replace(UNKNOWN, own) for text in texts]
+        return [list(encoding.ids) for encoding in self.backend.encode_batch(known, add_special_tokens=False)]
 
     def encode_pairs(self, texts: Sequence[tuple[str, str | None]], length: int) -> list[tuple[list[int], list[int]]]:
         """The ids and segments of texts or pairs of texts, with special tokens, truncated to ``length`` tokens, the

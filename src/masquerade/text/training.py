@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from masquerade.errors import MasqueradeError
-from masquerade.text.tokenizer import Tokenizer
+from masquerade.text.tokenizer import UNKNOWN, Tokenizer
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 KINDS = ("wordpiece", "bpe", "unigram", "characters")
@@ -26,7 +26,7 @@ def train_tokenizer(
     specials = [*SPECIALS, *(f"<extra_id_{number}>" for number in range(sentinels))]
     if size <= len(specials):
         raise MasqueradeError(f"A vocabulary of {size} tokens has only special ones; give more than {len(specials)}.")
-    seen, some = _peek(texts)
+    seen, some = _peek(text.replace(UNKNOWN, " ") for text in texts)
     if not some:
         raise MasqueradeError("There is no text to train a tokenizer on; give at least one document.")
     made = _characters if kind == "characters" else partial(_trained, kind)
