@@ -23,8 +23,8 @@ class Vocabulary:
     cls: int
     sep: int
     specials: frozenset[int]  # tokens that are never masked and never drawn
-    sentinels: tuple[int, ...] = ()  # reserved tokens, in the order of their numbers; special tokens too
     continues: frozenset[int] = frozenset()  # tokens that continue a word (##pieces)
+    sentinels: tuple[int, ...] = ()  # reserved tokens, in the order of their numbers; special tokens too
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
