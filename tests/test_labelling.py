@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -14,17 +15,19 @@ from typer.testing import CliRunner
 
 from masquerade import load, save
 from masquerade.cli.main import app
-from masquerade.data.packing import first_fit
+from masquerade.data.packing import DataCursor, collate, first_fit
 from masquerade.errors import MasqueradeError
-from masquerade.labelling.classifier import Classifier
-from masquerade.labelling.predict import predict
+from masquerade.labelling.classifier import Classifier, lay_out
+from masquerade.labelling.predict import predict, sentence_tokens
 from masquerade.labelling.records import Classified, Entity, Tagged, entities_of, read_classified, read_tagged
 from masquerade.labelling.scores import class_scores, entity_scores, number_scores
 from masquerade.labelling.tagger import Tagger, best_tags, cut, forbidden, labelled, tag_names
 from masquerade.labelling.training import TrainClassifier, TrainTagger
+from masquerade.layout import visible
 from masquerade.masks import bidirectional
-from masquerade.nn.model import build
+from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
+from masquerade.objectives.loss import at_indices
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run
@@ -220,8 +223,7 @@ def test_shelves_hold_every_sequence_once_and_are_not_overfull(lengths: list[int
 
 
 def test_entities_survive_the_way_to_tags_and_back(encoder: Path) -> None:
-    tokenizer = Tokenizer.load(encoder)
-    assert tokenizer is not None
+    model = load(encoder)
     labels = tag_names(["name", "place"])
     text = "anna playing in paris, 彭小军在台湾。bo playing in rome." * 4
     entities = [
@@ -238,7 +240,7 @@ def test_entities_survive_the_way_to_tags_and_back(encoder: Path) -> None:
     ]
     for length in (12, 20, 200):
         found = []
-        for window in cut(tokenizer, [text], length):
+        for window in cut(model, [text], length):
             assert len(window.layout) <= length
             layout = labelled(window, entities, labels)
             places = [place for place in window.offsets if place is not None]
@@ -255,6 +257,29 @@ def test_packed_sequences_have_the_scores_of_each_alone(encoder: Path) -> None:
         for layout, scores in zip(layouts, predict(model, layouts, head), strict=True):
             alone = model.scores(layout, head)[0]
             torch.testing.assert_close(scores, alone.detach(), atol=1e-5, rtol=0)
+
+
+def test_a_causal_model_is_classified_from_its_last_token_under_its_own_mask(encoder: Path, tmp_path: Path) -> None:
+    tokenizer = load(encoder).tokenizer
+    spec = Spec(vocab=len(tokenizer), width=16, layers=2, heads=2, feedforward=24, longest=64, mask="causal")
+    gpt = Model(replace(spec, outputs=("lm",)), tokenizer)
+    save(gpt, tmp_path / "gpt")
+    model = gpt.with_heads(("classify",), ("a", "b")).eval()
+    texts = ["a good film", "bad", "very good playing ."]
+    layouts = lay_out(model, [(text, None) for text in texts], 64)
+    assert all(torch.equal(visible(each), torch.ones(len(each), len(each)).tril().bool()) for each in layouts)
+    found = predict(model, layouts, "classify")
+    for layout, scores in zip(layouts, found, strict=True):
+        states = model.hidden(layout)[0, -1]
+        torch.testing.assert_close(scores, model.head("classify", states).detach(), atol=1e-5, rtol=0)
+    records = [{"text": text, "label": "yes" if "good" in text else "no"} for text in texts * 4]
+    write(tmp_path / "train.jsonl", records)  # type: ignore[arg-type]
+    run = Run(TrainClassifier(recipe(tmp_path / "gpt", tmp_path, epochs=1)))
+    rows, _ = next(run.job.batches(DataCursor()))
+    batch = collate(rows)
+    assert torch.equal(at_indices(batch, "sentence_token"), sentence_tokens(run.bare.model, batch.layout))
+    run.train()
+    assert Classifier.load(tmp_path / "run").model.spec.mask == "causal"
 
 
 # Training
@@ -364,8 +389,6 @@ def test_records_packed_into_steps_are_each_read_once_an_epoch(encoder: Path, tm
     job = TrainClassifier(recipe(encoder, tmp_path, batch=4, epochs=2))
     job.read(job.begin()[""], tmp_path)
     assert job.steps == 12
-    from masquerade.data.packing import DataCursor
-
     stream = job.batches(DataCursor())
     for _ in range(2):
         steps = [next(stream) for _ in range(6)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from itertools import groupby
 from typing import Any
 
@@ -40,6 +41,7 @@ from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.next_token import NextToken, PreviousToken
 from masquerade.objectives.permutation import MaskedPermutedTokens, PermutedTokens
 from masquerade.objectives.span import MaskedSpans
+from masquerade.objectives.t5 import runs
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,8 @@ def test_the_same_chance_makes_the_same_example(name: str) -> None:
     again, elsewhere = make(ids, rng_for(7, 3)), make(ids, rng_for(7, 4))
     for field in dataclasses.fields(Example):
         assert same(getattr(first, field.name), getattr(again, field.name)), field.name
-    assert not same(first.layout.label, elsewhere.layout.label) or not same(first.layout.rank, elsewhere.layout.rank)
+    different = not all(same(getattr(first.layout, name), getattr(elsewhere.layout, name)) for name in FIELDS)
+    assert different != (name == "block 1"), "blocks of one token are all masked"
 
 
 TOKENS = st.lists(st.one_of(st.integers(5, 59), st.sampled_from([UNK, SEP])), max_size=24)
@@ -111,11 +114,11 @@ def test_special_tokens_are_never_predicted_and_labels_are_the_original_words(
         if name.startswith("glm"):
             assert (layout.label[special] == SEP).all()  # the ends of blanks
             assert len(special) == len(set(layout.position[rows].tolist()))
-        elif name == "unilm":
-            assert special in ([], [len(layout) - 1])  # the end of the target
+        elif name in ("unilm", "diffusion") or name.startswith("block"):
+            assert special in ([], [len(layout) - 1])  # the end of the text
         else:
             assert special == []
-        if some and name not in ("diffusion", "block 1", "block 4", "block any", "span"):
+        if some and name != "span":
             assert rows
     for make in CLOZE.values():
         assert restored(make(ids, rng_for(5, seed)).layout) == ids
@@ -259,35 +262,44 @@ def test_the_discriminator_is_asked_which_words_were_replaced() -> None:
 # XLNet and MPNet
 
 
-def test_xlnet_predicts_the_last_sixth_of_any_order_from_what_came_before() -> None:
+@pytest.mark.parametrize("context", ["visible", "permuted"])
+def test_xlnet_predicts_a_sixth_in_spans_from_what_came_before(context: str) -> None:
     ids = [CLS, *range(10, 22), SEP, *range(22, 34), SEP]
-    counts = np.zeros(len(ids))
+    counts, lengths = np.zeros(len(ids)), Counter[int]()
     for seed in range(200):
-        layout = PermutedTokens(TERMS)(ids, rng_for(5, seed)).layout
+        layout = PermutedTokens(TERMS, context=context)(ids, rng_for(5, seed)).layout
         n, rows, seen = len(ids), labelled(layout), visible(layout)
         assert rows == list(range(n, n + 4))  # 24 / 6
-        order = layout.rank[:n].argsort().tolist()
-        assert sorted(order[:3]) == [0, 13, 26]
-        assert layout.position[rows].tolist() == order[-4:]
-        for row in rows:
-            before = order[: order.index(layout.position[row])]
-            assert seen[row].nonzero().squeeze(-1).tolist() == sorted(before)
+        targets = layout.position[rows].tolist()
+        known = [index for index in range(n) if index not in targets]
+        for number, row in enumerate(rows):
+            assert seen[row].nonzero().squeeze(-1).tolist() == sorted(known + targets[:number])
             assert layout.ids[row] == MASK
             counts[layout.position[row]] += 1
+        among = seen[known][:, known]
+        assert not seen[known][:, targets].any()
+        assert bool(among.all()) == (context == "visible")
+        if context == "permuted":
+            order = layout.rank[:n].argsort().tolist()
+            assert sorted(order[:3]) == [0, 13, 26]
+            rank = layout.rank[known]
+            assert torch.equal(among, rank[None] <= rank[:, None])
+        lengths.update(len(run) for run in runs(sorted(targets)))
     ordinary = [index for index, number in enumerate(ids) if number not in TERMS.specials]
-    assert np.abs(counts[ordinary] / 200 - 1 / 6).max() < 0.1
+    assert np.abs(counts[ordinary] / 200 - 1 / 6).max() < 0.11
+    assert set(lengths) == {1, 2, 3, 4}
 
 
 class InOrder(np.random.Generator):
     """Chance that leaves everything as it stands."""
 
     def permutation(self, x: Any, axis: int = 0) -> Any:
-        return np.asarray(x)
+        return np.arange(x) if isinstance(x, int) else np.asarray(x)
 
 
 def test_xlnet_in_reading_order_is_gpt(model: Model) -> None:
     ids = list(range(10, 20))
-    layout = PermutedTokens(TERMS, parts=1)(ids, InOrder(np.random.PCG64(0))).layout
+    layout = PermutedTokens(TERMS, parts=1, context="permuted")(ids, InOrder(np.random.PCG64(0))).layout
     assert same(layout[:10].replace(label=IGNORE), causal(ids))
     gpt = visible(causal(ids))
     assert torch.equal(visible(layout)[11:, :10], gpt[:-1])  # the query of word i sees what GPT's row i − 1 sees

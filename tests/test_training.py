@@ -225,13 +225,21 @@ def test_electra_trains_two_networks_that_share_their_embeddings(home: Path, tmp
     assert load(tmp_path).spec == saved[0].spec, "a run's folder stands for its last checkpoint"
 
 
-def test_electra_asks_about_every_word_and_no_special_token(home: Path, tmp_path: Path) -> None:
+def test_electra_judges_every_token(home: Path, tmp_path: Path) -> None:
     run = Run(recipe(home, tmp_path, "objective=electra"))
     rows, _ = next(run.job.batches(DataCursor()))
-    words = sum(
-        int((example.layout.ids != 2).sum() - (example.layout.ids == 3).sum()) for row in rows for example in row
-    )
-    assert run.bare.counts(rows)["replaced"] == words
+    assert run.bare.counts(rows)["replaced"] == sum(len(example.layout) for row in rows for example in row)
+
+
+def test_only_documents_end(home: Path) -> None:
+    tokenizer = Tokenizer.load(home)
+    assert tokenizer is not None
+    for name, end, place in (("next", 3, -1), ("backward", 2, 0), ("diffusion", 3, -1)):
+        made, pieces = pieces_of(home, name, length=10)
+        ends = [made.enclosed(pieces, number)[place] == end for number in range(len(pieces))]
+        whole = [pieces.closes(number) if place else pieces.opens(number) for number in range(len(pieces))]
+        assert ends == whole
+        assert sum(ends) == len(pieces.tokens) < len(pieces)
 
 
 def test_a_checkpoint_goes_on_with_a_head_that_it_lacked(home: Path, tmp_path: Path) -> None:

@@ -74,6 +74,15 @@ class Pieces:
         """The number of the document that a piece belongs to."""
         return int(self._documents[number])
 
+    def opens(self, number: int) -> bool:
+        """Whether a piece begins its document."""
+        document = self.document(number)
+        return bool(self.spans[number, 0] == (self.tokens.ends[document - 1] if document else 0))
+
+    def closes(self, number: int) -> bool:
+        """Whether a piece ends its document."""
+        return bool(self.spans[number, 1] == self.tokens.ends[self.document(number)])
+
     def elsewhere(self, number: int, rng: Rng) -> int:
         """A random piece of another document."""
         start, end = np.searchsorted(self._documents, [self.document(number), self.document(number) + 1])

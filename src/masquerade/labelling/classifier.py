@@ -10,13 +10,11 @@ from torch import Tensor
 
 from masquerade.checkpoints.folders import load
 from masquerade.errors import MasqueradeError
-from masquerade.labelling.predict import predict
+from masquerade.labelling.predict import predict, under_own_mask
 from masquerade.labelling.records import Classified
 from masquerade.labelling.scores import class_scores, number_scores
 from masquerade.layout import Layout
-from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
-from masquerade.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Classifier:
         pairs = [(text, None) if isinstance(text, str) else text for text in texts]
         if not all(text.strip() for text, _ in pairs):
             raise MasqueradeError("An empty text cannot be classified; give one with words in it.")
-        found = predict(self.model, lay_out(self.tokenizer, pairs, self.length), "classify", done)
+        found = predict(self.model, lay_out(self.model, pairs, self.length), "classify", done)
         return [self.prediction(scores) for scores in found]
 
     def prediction(self, scores: Tensor) -> Prediction:
@@ -76,9 +74,10 @@ class Classifier:
         return class_scores([each.label for each in predictions], true), predictions
 
 
-def lay_out(tokenizer: Tokenizer, texts: Sequence[tuple[str, str | None]], length: int) -> list[Layout]:
-    """The layouts of texts or pairs of texts."""
-    return [bidirectional(ids).replace(segment=segments) for ids, segments in tokenizer.encode_pairs(texts, length)]
+def lay_out(model: Model, texts: Sequence[tuple[str, str | None]], length: int) -> list[Layout]:
+    """The layouts of texts or pairs of texts, under the model's mask."""
+    encoded = model.tokenizer.encode_pairs(texts, length)
+    return [under_own_mask(model, ids).replace(segment=segments) for ids, segments in encoded]
 
 
 def numbers(labels: Sequence[str]) -> list[float]:

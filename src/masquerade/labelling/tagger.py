@@ -11,14 +11,12 @@ from torch import Tensor
 
 from masquerade.checkpoints.folders import load
 from masquerade.errors import MasqueradeError
-from masquerade.labelling.predict import predict
+from masquerade.labelling.predict import predict, under_own_mask
 from masquerade.labelling.records import Entity, Tagged, entities_of
 from masquerade.labelling.scores import entity_scores
 from masquerade.layout import IGNORE, Layout
-from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
 from masquerade.text.sentences import STOPS
-from masquerade.text.tokenizer import Tokenizer
 
 CUTS = f"{STOPS}；，;,\n"  # where a long text is cut
 
@@ -50,7 +48,7 @@ class Tagger:
 
     def __call__(self, texts: Sequence[str], done: Callable[[int], None] = lambda count: None) -> list[list[Entity]]:
         """The entities of each text, in reading order. Texts can have any length."""
-        windows = cut(self.tokenizer, texts, self.length)
+        windows = cut(self.model, texts, self.length)
         scores = predict(self.model, [window.layout for window in windows], "tag", done)
         found: list[list[Entity]] = [[] for _ in texts]
         for window, each in zip(windows, scores, strict=True):
@@ -72,10 +70,11 @@ class Tagger:
         return entity_scores(found, [record.entities for record in records]), found
 
 
-def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[TagWindow]:
+def cut(model: Model, texts: Sequence[str], length: int) -> list[TagWindow]:
     """Texts as windows of at most ``length`` tokens, special ones included. They end after punctuation if there is any
     in the second half of the window."""
     windows = []
+    tokenizer = model.tokenizer
     opening, closing = tokenizer.special("cls"), tokenizer.special("sep")
     for number, (ids, offsets) in enumerate(tokenizer.encode_places(texts)):
         start = 0
@@ -84,7 +83,7 @@ def cut(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[TagWind
             if end < len(ids):
                 stops = [at for at in range(start + length // 2, end) if texts[number][slice(*offsets[at])] in CUTS]
                 end = stops[-1] + 1 if stops else end
-            layout = bidirectional([opening, *ids[start:end], closing])
+            layout = under_own_mask(model, [opening, *ids[start:end], closing])
             windows.append(TagWindow(number, layout, [None, *offsets[start:end], None]))
             start = end
     return windows

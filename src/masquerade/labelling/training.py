@@ -14,12 +14,21 @@ from masquerade.data.packing import DataCursor, Row, packed
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier, lay_out, numbers
+from masquerade.labelling.predict import sentence_tokens
 from masquerade.labelling.records import Classified, Tagged, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger, cut, labelled, tag_names
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss, SentenceTerm, Term, TermLoss, TokenTerm
+from masquerade.objectives.networks import savable
 from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import FineTuning
+
+
+def with_labels(model: Model, head: str, labels: tuple[str, ...]) -> Model:
+    """The model with one head, in our own format if its family does not have that head."""
+    found = model.with_heads((head,), labels)
+    found.spec = savable(found.spec)
+    return found
 
 
 class FineTune(TrainingJob):
@@ -75,7 +84,7 @@ class TrainClassifier(FineTune):
             labels = ["score"]
         elif len(labels) < 2:
             raise MasqueradeError(f"All training records have the label '{labels[0]}'; a classifier needs two labels.")
-        return {"": load(self.recipe.start).with_heads(("classify",), tuple(labels))}
+        return {"": with_labels(load(self.recipe.start), "classify", tuple(labels))}
 
     def read(self, model: Model, folder: Path) -> None:
         self.examples, self.held_out = (self._examples(model, records) for records in (self.train, self.test))
@@ -84,7 +93,7 @@ class TrainClassifier(FineTune):
         return Classifier(model, self.recipe.length).evaluate(self.test)[0]
 
     def _examples(self, model: Model, records: Sequence[Classified]) -> list[Example]:
-        layouts = lay_out(model.tokenizer, [(record.text, record.pair) for record in records], self.recipe.length)
+        layouts = lay_out(model, [(record.text, record.pair) for record in records], self.recipe.length)
         labels, known = [str(record.label) for record in records], model.spec.labels
         unknown = set(labels) - set(known)
         if unknown and not self.recipe.regression:
@@ -93,7 +102,13 @@ class TrainClassifier(FineTune):
             )
         targets = numbers(labels) if self.recipe.regression else [known.index(label) for label in labels]
         return [
-            Example(layout, extra={"sentence_label": PerExample(target), "sentence_token": TokenIndex(0)})
+            Example(
+                layout,
+                extra={
+                    "sentence_label": PerExample(target),
+                    "sentence_token": TokenIndex(sentence_tokens(model, layout).nonzero()[:, 0]),
+                },
+            )
             for layout, target in zip(layouts, targets, strict=True)
         ]
 
@@ -113,7 +128,7 @@ class TrainTagger(FineTune):
         kinds = sorted({entity.kind for record in self.train for entity in record.entities})
         if not kinds:
             raise MasqueradeError("There is no entity in the training records; a tagger needs some to learn from.")
-        return {"": load(self.recipe.start).with_heads(("tag",), tag_names(kinds))}
+        return {"": with_labels(load(self.recipe.start), "tag", tag_names(kinds))}
 
     def read(self, model: Model, folder: Path) -> None:
         self.examples, self.held_out = (self._examples(model, records) for records in (self.train, self.test))
@@ -122,7 +137,7 @@ class TrainTagger(FineTune):
         return Tagger(model, self.recipe.length).evaluate(self.test)[0]["all"]
 
     def _examples(self, model: Model, records: Sequence[Tagged]) -> list[Example]:
-        windows = cut(model.tokenizer, [record.text for record in records], self.recipe.length)
+        windows = cut(model, [record.text for record in records], self.recipe.length)
         known = set(model.spec.labels)
         unknown = {each.kind for record in records for each in record.entities if f"B-{each.kind}" not in known}
         if unknown:

@@ -57,6 +57,11 @@ class Objective(ABC):
         return TermLoss(networks[""], self.terms())
 
 
+def until_end(ids: list[int], vocabulary: Vocabulary, ended: bool) -> list[int]:
+    """The ids of a piece, without its [SEP] unless the document ends there."""
+    return ids if ended or ids[-1] != vocabulary.sep else ids[:-1]
+
+
 def decoding_tokens(end: int, start: int | None = None, second: int | None = None) -> dict[str, int]:
     """Configuration entries for decoding: the end token, and the first tokens of the decoder's input. Tokens that the
     vocabulary does not have are left out."""

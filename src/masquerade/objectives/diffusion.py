@@ -19,7 +19,7 @@ from masquerade.errors import LayoutError
 from masquerade.layout import IGNORE, Layout
 from masquerade.masks import bidirectional, blocks
 from masquerade.nn.model import Model
-from masquerade.objectives.base import Objective
+from masquerade.objectives.base import Objective, until_end
 from masquerade.objectives.loss import StatesAt, Term, TokenTerm
 from masquerade.text.vocabulary import Vocabulary
 
@@ -44,7 +44,7 @@ class Diffusion(Objective):
     That makes the loss a bound on the likelihood of the text, as drawing a rate t and masking each token with
     probability t does (weight 1/t). But here the weights of a block always sum to n, so they have no outliers and need
     no normalisation. The numbers are spread evenly over the blocks of a piece and over successive pieces. The [SEP] at
-    the end is predicted as well. ``rates`` narrows the range of m/n; the bound is then inexact.
+    the end of a document is predicted as well. ``rates`` narrows the range of m/n; the bound is then inexact.
     """
 
     vocabulary: Vocabulary
@@ -56,6 +56,9 @@ class Diffusion(Objective):
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         return self.noisy(ids, rng, rng.random())
+
+    def enclosed(self, pieces: Pieces, number: int) -> list[int]:
+        return until_end(super().enclosed(pieces, number), self.vocabulary, pieces.closes(number))
 
     def example(self, pieces: Pieces, number: int, rng: Rng, draw: float) -> Example:
         return self.noisy(self.enclosed(pieces, number), rng, draw)

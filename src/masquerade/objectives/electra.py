@@ -51,19 +51,19 @@ class ReplacedTokens(Objective):
         return {"generator": generator}
 
     def loss(self, networks: Mapping[str, Model]) -> Loss:
-        return ElectraLoss(networks[""], networks["generator"], self.vocabulary.specials, self.weight)
+        return ElectraLoss(networks[""], networks["generator"], self.weight)
 
 
 class ElectraLoss(Loss):
-    """The generator's loss at the masked tokens, and the model's loss of telling which tokens were replaced. Both
+    """The generator's loss at the masked tokens, and the model's loss of telling which of all tokens, [CLS] and [SEP]
+    included, were replaced. Both
     networks are trained at once. No gradient flows from the model to the generator, because its tokens are sampled.
     Telling two classes apart costs far less than choosing a token of the vocabulary, hence the weight."""
 
-    def __init__(self, model: Model, generator: Model, specials: frozenset[int], weight: float = 50.0) -> None:
+    def __init__(self, model: Model, generator: Model, weight: float = 50.0) -> None:
         super().__init__(model)
         self.generator = generator
         self.weights = {"replaced": weight}
-        self.register_buffer("specials", torch.tensor(sorted(specials)), persistent=False)
         generator.words = model.words  # embeddings are shared: one table of each, trained by both networks
         generator.embeddings.positions = model.embeddings.positions
         generator.embeddings.segment = model.embeddings.segment
@@ -76,7 +76,7 @@ class ElectraLoss(Loss):
         layouts = [example.layout for row in rows for example in row]
         return {
             "tokens": sum(int((layout.label != IGNORE).sum()) for layout in layouts),
-            "replaced": sum(int(self._judged(layout).sum()) for layout in layouts),
+            "replaced": sum(len(layout) for layout in layouts),
         }
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -85,17 +85,11 @@ class ElectraLoss(Loss):
         scores = self.generator.scores(layout, "lm", at=masked).float()
         sampled = torch.multinomial(scores.detach().softmax(-1), 1).squeeze(-1)
         shown, changed = replaced(layout, sampled)
-        judged = self._judged(layout)
-        found = self.model.scores(shown, "detect", at=judged).squeeze(-1).float()
+        found = self.model.scores(shown, "detect", at=layout.real).squeeze(-1).float()
         return {
             "tokens": F.cross_entropy(scores, layout.label[masked], reduction="sum"),
-            "replaced": F.binary_cross_entropy_with_logits(found, changed[judged].float(), reduction="sum"),
+            "replaced": F.binary_cross_entropy_with_logits(found, changed[layout.real].float(), reduction="sum"),
         }
-
-    def _judged(self, layout: Layout) -> Tensor:
-        """The tokens that the model judges, bool of the layout's shape: all but padding and special ones."""
-        specials = torch.as_tensor(self.specials, device=layout.ids.device)
-        return layout.real & ((layout.label != IGNORE) | ~torch.isin(layout.ids, specials))
 
 
 def replaced(layout: Layout, sampled: Tensor) -> tuple[Layout, Tensor]:

@@ -98,6 +98,10 @@ def _sentence_order(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any
     return SentenceOrder(vocabulary, sentence_ends(tokenizer), MaskedNgrams(vocabulary, **options))
 
 
+def _mpnet(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
+    return MaskedPermutedTokens(vocabulary, units=vocabulary.words, **options)
+
+
 def _salient(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
     return Salient(vocabulary, dates_and_numbers(tokenizer))
 
@@ -130,9 +134,7 @@ OBJECTIVES: dict[str, ObjectiveEntry] = {
     "xlnet": ObjectiveEntry(
         _simple(PermutedTokens), "XLNet: the end of a permutation, in two streams", "xlnet", {"query_vector": True}
     ),
-    "mpnet": ObjectiveEntry(
-        _simple(MaskedPermutedTokens), "MPNet: the end of a permutation, with position compensation", "mpnet"
-    ),
+    "mpnet": ObjectiveEntry(_mpnet, "MPNet: the end of a permutation, with position compensation", "mpnet"),
     "unilm": ObjectiveEntry(_simple(UnifiedMasks), "UniLM: masked tokens under four masks", "unilm", _UNILM),
     "glm": ObjectiveEntry(_simple(ShortBlanks), "GLM: short blanks", OWN, _BLANKS),
     "glm-long": ObjectiveEntry(_simple(LongBlank), "GLM: one long blank", OWN, _BLANKS),

@@ -204,8 +204,8 @@ def mean_loss(loss: Loss, rows: Sequence[Row], micro: int) -> dict[str, float]:
 
 def _decayed(model: nn.Module, decay: float) -> list[dict[str, Any]]:
     """Parameters in two groups: weight matrices decay, biases and norms do not."""
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    return [
-        {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": decay},
-        {"params": [weight for weight in weights if weight.dim() <= 1], "weight_decay": 0.0},
-    ]
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:  # Transformer-XL's biases have two dimensions
+            groups[weight.dim() > 1 and not name.endswith("bias")].append(weight)
+    return [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}]
