@@ -13,8 +13,8 @@ from rich.text import Text
 
 from masquerade.checkpoints.folders import load
 from masquerade.cli.show.output import print_json
-from masquerade.drawing.recalled import draw_recalled
 from masquerade.errors import MasqueradeError
+from masquerade.memory.entity.drawn import draw_recalled
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.memories import KnownEntity
 from masquerade.memory.entity.recall import FilledBlank, Recalled, fill_with_memory

@@ -62,7 +62,7 @@ class EntitiesAsExperts(Between):
             best, index = scores.topk(min(self.top, len(table)))
             weights = best.softmax(-1)  # (m, k)
             flow.outputs.update({f"{name}.entities": index, f"{name}.weights": weights})
-            entity = (weights.unsqueeze(-1) * table[index]).sum(1)
+            entity = (weights.unsqueeze(1) @ table[index]).squeeze(1)
         update = self.back(entity) * bool(len(table))  # (m, width); an empty memory adds nothing
         added = torch.zeros_like(states).flatten(0, 1).index_add(0, spans.first, update.to(states.dtype))
         return replace(flow, states=self.norm(states + added.view_as(states)))
