@@ -206,7 +206,7 @@ def predictions(model: Model, memory: FactMemory, records: Sequence[LinkedRecord
     """For each record its best entity, and the row of the fact that counted most, −1 for none."""
     attach(model, memory)
     found = []
-    examples = linked_examples(model, memory, records, LENGTH, 0.0, 1)
+    examples = linked_examples(model, memory, records, LENGTH)
     for outputs, _ in passes(model, examples):
         best = outputs["memory.fact_weights"].argmax(-1, keepdim=True)
         facts = outputs["memory.facts"].gather(1, best).squeeze(1) - 1
@@ -238,7 +238,7 @@ def linking(model: Model, memory: FactMemory, records: Sequence[LinkedRecord]) -
     """Linking accuracy on sentences of FewRel: of all mentions, of those with several candidates, and of the prior."""
     attach(model, memory)
     right: dict[str, list[bool]] = defaultdict(list)
-    for outputs, batch in passes(model, linked_examples(model, memory, records, LENGTH, 0.0, 1)):
+    for outputs, batch in passes(model, linked_examples(model, memory, records, LENGTH)):
         gold, listed = batch.extra["memory.gold"], batch.extra["memory.candidates"]
         if "memory.candidate_scores" in outputs:
             chosen = listed.gather(1, outputs["memory.candidate_scores"].argmax(-1, keepdim=True)).squeeze(1)

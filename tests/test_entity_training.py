@@ -17,11 +17,11 @@ from masquerade.data.packing import collate
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
-from masquerade.memory.entity.examples import LinkedExamples
+from masquerade.memory.entity.examples import LinkedExamples, batch_inputs
 from masquerade.memory.entity.linked_records import LinkedRecord, LinkedSpan, read_linked
 from masquerade.memory.entity.networks import attach, parts, with_memory
 from masquerade.memory.entity.recall import fill_with_memory
-from masquerade.memory.entity.training import EntityTraining, TrainEntities, score_examples
+from masquerade.memory.entity.training import EntityTraining, TrainEntities, linked_examples, score_examples
 from masquerade.training.loop import Run
 
 CAPITALS = [("Paris", "Q90", "Q142"), ("Berlin", "Q64", "Q183"), ("北京", "Q956", "Q148")]
@@ -88,6 +88,27 @@ def test_masked_mentions_are_blanks_and_tokens_to_predict(tmp_path: Path) -> Non
     assert batch.extra["memory.candidates"].shape[0] == 2
 
 
+@torch.no_grad()
+def test_a_forgotten_fact_is_not_read_and_its_label_is_none(tmp_path: Path) -> None:
+    memory, plain = knowledge(tmp_path), encoder()
+    options: dict[str, Any] = {"width": 16, "relation": 16, "top": 2}
+    model = with_memory(plain, {2: ("facts", options)}).eval()
+    attach(model, memory, start=True)
+    record = read_linked(lines(tmp_path / "one.jsonl", TREX[:1]))[0]
+    shown, hidden = (linked_examples(model, memory, [record], 32, forgotten=share)[0] for share in (0.0, 1.0))
+    fact = int(shown.extra["memory.fact"].tensor)
+    assert (
+        fact > 0 and int(hidden.extra["memory.hidden"].tensor) == fact and not hidden.extra["memory.fact"].tensor.any()
+    )
+    read, unread = (
+        model.flow(batch.layout, inputs=batch_inputs(batch.extra)).outputs
+        for batch in (collate([[shown]]), collate([[hidden]]))
+    )
+    assert unread["memory.fact_scores"][0, fact] < -1e30 and read["memory.fact_scores"][0, fact] > -1e30
+    assert torch.equal(read["memory.fact_scores"][0, 0], unread["memory.fact_scores"][0, 0])
+    assert unread["memory.answers"].isfinite().all()
+
+
 @pytest.mark.parametrize("kind", ["plain", "knowbert", "entities", "facts"])
 def test_a_recipe_trains_every_kind_of_memory_to_answer(kind: str, tmp_path: Path) -> None:
     memory = knowledge(tmp_path)
@@ -97,6 +118,7 @@ def test_a_recipe_trains_every_kind_of_memory_to_answer(kind: str, tmp_path: Pat
         train=(train,), held_out=(train,), out=str(tmp_path / "run"), start=str(tmp_path / "encoder"),
         memory=str(tmp_path / "kb"), kind=kind, margin=0.2 if kind == "knowbert" else 0.0, trained=kind == "entities",
         length=32, row=32, batch=4, epochs=40, rate=1e-2, save_every=40, evaluate_every=40, precision="float32",
+        forgotten=0.0,
     )  # fmt: skip
     job = TrainEntities(recipe)
     Run(job).train()

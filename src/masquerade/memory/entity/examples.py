@@ -22,14 +22,19 @@ NULL = 0  # the key of reading no fact
 
 
 class LinkedExamples:
-    """Makes examples of linked texts. Fields are named ``memory.…``: mentions, candidates, priors and blanks, subjects
-    are inputs of the network; gold (entities of the mentions), gold_candidate (their places among the candidates),
-    answer (entities of the blanks) and fact (keys of the facts behind them) are labels, IGNORE where not known."""
+    """Makes examples of linked texts. Fields are named ``memory.…``: mentions, candidates, priors, blanks, subjects and
+    hidden are inputs of the network; gold (entities of the mentions), gold_candidate (their places among the
+    candidates), answer (entities of the blanks) and fact (keys of the facts behind them) are labels, IGNORE where not
+    known."""
 
-    def __init__(self, tokenizer: Tokenizer, memory: FactMemory, length: int, masked: float = 0.0) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, memory: FactMemory, length: int, masked: float = 0.0, forgotten: float = 0.0
+    ) -> None:
         """``masked`` is the share of mentions that are masked, as blanks and as tokens to predict, in texts that have
-        no blank of their own."""
-        self.tokenizer, self.memory, self.length, self.masked = tokenizer, memory, length, masked
+        no blank of their own. ``forgotten`` is the share of blanks that may not read the fact behind them, so that the
+        network learns to read none."""
+        self.tokenizer, self.memory, self.length = tokenizer, memory, length
+        self.masked, self.forgotten = masked, forgotten
         entities = memory.store.rows("SELECT key, number FROM entity WHERE NOT removed")
         self.number: dict[str, int] = dict(entities)
         self.relation = {each.key: each.number for each in memory.relations()}
@@ -65,6 +70,8 @@ class LinkedExamples:
                     answers.append(gold[index])
                     subjects.append((0, 0) if other is None else spans[other])
                     facts.append(self._fact(IGNORE if other is None else gold[other], record.relation))
+        hidden = [fact if rng.random() < self.forgotten else NULL for fact in facts]
+        facts = [NULL if key else fact for key, fact in zip(hidden, facts, strict=True)]
         numbers, priors = candidates(linked.mentions)
         right = [row.index(entity) if entity in row and entity >= 0 else IGNORE
                  for row, entity in zip(numbers, gold, strict=True)]  # fmt: skip
@@ -74,6 +81,7 @@ class LinkedExamples:
             "memory.priors": PerExample(torch.tensor(priors, dtype=torch.float).view(-1, MOST)),
             "memory.blanks": TokenIndex(_whole(blanks, 2)),
             "memory.subjects": TokenIndex(_whole(subjects, 2)),
+            "memory.hidden": PerExample(_whole(hidden)),
             "memory.gold": PerExample(_whole(gold)),
             "memory.gold_candidate": PerExample(_whole(right)),
             "memory.answer": PerExample(_whole(answers)),
@@ -91,7 +99,7 @@ class LinkedExamples:
 
 def batch_inputs(extra: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The fields of a batch that the network reads, without labels."""
-    names = ("mentions", "candidates", "priors", "blanks", "subjects")
+    names = ("mentions", "candidates", "priors", "blanks", "subjects", "hidden")
     return {f"memory.{name}": extra[f"memory.{name}"] for name in names if f"memory.{name}" in extra}
 
 

@@ -3,9 +3,10 @@
 A fact has a subject, a relation and its objects; its key is a map of subject and relation, its value is made of its
 objects. The input ``memory.blanks`` (m, 2) names the [MASK]s as spans of tokens; with the option ``subject``,
 ``memory.subjects`` (m, 2) names a mention of the entity in question, or the first token of the text where there is
-none. Outputs, with null as key 0 and fact i as key i + 1: ``memory.answers`` (m, entities), the scores of all
-entities for the blank; ``memory.null`` (m,); ``memory.fact_scores`` (m, facts + 1); ``memory.facts`` (m, k) and
-``memory.fact_weights`` (m, k), the keys that were read.
+none; ``memory.hidden`` (m,) names a key that the blank may not read, 0 for none. Outputs, with null as key 0 and fact
+i as key i + 1: ``memory.answers`` (m, entities), the scores of all entities for the blank; ``memory.null`` (m,);
+``memory.fact_scores`` (m, facts + 1); ``memory.facts`` (m, k) and ``memory.fact_weights`` (m, k), the keys that were
+read.
 """
 
 from __future__ import annotations
@@ -95,6 +96,10 @@ class FactsAsExperts(Between):
         query = self.query(torch.cat(read, dim=-1))  # (m, d)
         by_entity = query @ table.T  # (m, entities)
         scores = self._scores(query, table)  # (m, facts + 1)
+        if f"{name}.hidden" in flow.inputs:
+            hidden = torch.zeros_like(scores, dtype=torch.bool).scatter(1, flow.inputs[f"{name}.hidden"][:, None], True)
+            hidden[:, 0] = False
+            scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
         weights, keys = self._best(scores)
         value = self._values(by_entity, table, keys, weights)
         null = (weights * (keys == 0)).sum(-1)  # (m,)

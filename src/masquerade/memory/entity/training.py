@@ -37,6 +37,7 @@ class EntityTraining(FineTuning):
     layer: int = 0  # before which the memory runs; 0: after two thirds of the layers
     top: int = 32  # facts that a blank reads
     masked: float = 0.2  # the share of linked mentions that are masked, in texts without a [MASK]
+    forgotten: float = 0.2  # the share of blanks that may not read the fact behind them, to learn to do without
     margin: float = 0.0  # of KnowBERT's margin loss; 0: its softmax loss
     trained: bool = False  # whether entity vectors are trained too
     frozen: bool = False  # train the memory alone, as KnowBERT's linker is trained first
@@ -47,8 +48,9 @@ class EntityTraining(FineTuning):
             raise MasqueradeError(f"There is no memory of the kind '{self.kind}'; choose from {', '.join(KINDS)}.")
         if not self.memory:
             raise MasqueradeError("The recipe lacks the knowledge base; add memory = '…'.")
-        if not 0.0 <= self.masked <= 1.0:
-            raise MasqueradeError(f"The recipe's 'masked' is {self.masked}, but it has to be from 0 to 1.")
+        for name in ("masked", "forgotten"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise MasqueradeError(f"The recipe's '{name}' is {getattr(self, name)}, but it has to be from 0 to 1.")
 
 
 class TrainEntities(FineTune):
@@ -77,9 +79,10 @@ class TrainEntities(FineTune):
 
     def read(self, model: Model, folder: Path) -> None:
         attach(model, self.memory)
+        recipe = self.recipe
         self.examples, self.held_out = (
-            linked_examples(model, self.memory, records, self.recipe.length, self.recipe.masked, self.recipe.seed)
-            for records in (self.train, self.test)
+            linked_examples(model, self.memory, records, recipe.length, recipe.masked, recipe.seed, forgotten)
+            for records, forgotten in ((self.train, recipe.forgotten), (self.test, 0.0))
         )
         if self.recipe.frozen:
             model.requires_grad_(False)
@@ -131,10 +134,16 @@ def memory_parts(recipe: EntityTraining, model: Model, memory: FactMemory) -> di
 
 
 def linked_examples(
-    model: Model, memory: FactMemory, records: Sequence[LinkedRecord], length: int, masked: float, seed: int
+    model: Model,
+    memory: FactMemory,
+    records: Sequence[LinkedRecord],
+    length: int,
+    masked: float = 0.0,
+    seed: int = 1,
+    forgotten: float = 0.0,
 ) -> list[Example]:
-    """The examples of some records. The mentions that are masked depend on the seed alone."""
-    make = LinkedExamples(model.tokenizer, memory, min(length, model.spec.longest), masked)
+    """The examples of some records. Which mentions are masked and which facts are forgotten depends on the seed."""
+    make = LinkedExamples(model.tokenizer, memory, min(length, model.spec.longest), masked, forgotten)
     return [make(record, rng_for(seed, index)) for index, record in enumerate(records)]
 
 
