@@ -473,3 +473,7 @@ def test_what_is_told_of_all_pairs_is_true_of_each(tokens: list[tuple[int, ...]]
     plain = Layout.of([5, 6, 7])
     assert all_visible(plain, plain)
     assert not all_visible(plain[:0], plain)
+
+
+def test_no_tokens_can_be_taken_too() -> None:
+    assert Layout.of([[1, 2, 3]]).take(torch.zeros(1, 0, dtype=torch.long)).shape == (1, 0)

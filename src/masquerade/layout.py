@@ -164,7 +164,7 @@ class Layout:
 
     def take(self, index: Tensor) -> Layout:
         """Tokens by their flat indices into (rows · n); the result has the shape of ``index``."""
-        return Layout(self.stacked.flatten(1).index_select(1, index.flatten()).view(-1, *index.shape))
+        return Layout(self.stacked.flatten(1).index_select(1, index.flatten()).view(len(self.stacked), *index.shape))
 
     def expand(self, rows: int) -> Layout:
         """A single row, or a sequence, repeated for each of ``rows`` rows."""

@@ -120,10 +120,10 @@ class KnowledgeAttention(Between):
         weights = self.pool(tokens).squeeze(-1).masked_fill(~there, float("-inf")).softmax(-1)  # (m, longest)
         pooled = self.span_norm((weights.unsqueeze(-1) * tokens).sum(1))  # (m, e)
         numbers, present = spans.by_row(layout)
-        ends = [layout.take(each[numbers] if len(spans) else numbers) for each in (spans.first, spans.last)]
-        words = visible(layout, ends[0]) & visible(layout, ends[1]) & present[:, None]  # (rows, n, c)
         if not len(spans):
             return pooled, numbers, View(None)
+        ends = [layout.take(each[numbers]) for each in (spans.first, spans.last)]  # (rows, c)
+        words = visible(layout, ends[0]) & visible(layout, ends[1]) & present[:, None]  # (rows, n, c)
         others = visible(ends[1], ends[0]) & visible(ends[1], ends[1]) & present[:, None]  # (rows, c, c)
         block, _ = self.span_block(pooled[numbers], _view(others, down), None, None, None)
         contextual = torch.zeros_like(pooled).index_put((numbers[present],), block[present])
