@@ -28,13 +28,11 @@ from pathlib import Path
 
 from masquerade.objectives.registry import OBJECTIVES
 
-SENTINELS = "options.sentinels=[7990, 7991, 7992, 7993, 7994, 7995, 7996, 7997, 7998, 7999]"  # the rarest word pieces
 NAMES = 'options.names=["United States", "New York", "World War", "Los Angeles", "New Zealand", "Royal Navy"]'
 SMALL = "train=runs/small.txt"  # the first 60,000 bytes of wikitext2-train.txt: read some seven times
 CHINESE = ["train=runs/zh-train.jsonl", "held_out=runs/zh-valid.jsonl", "tokenizer=runs/zh-vocab"]
 CHANGES = {  # what a run changes besides its objective
     **{name: ["model.layers=2"] for name, entry in OBJECTIVES.items() if entry.decoder},  # … of encoder and decoder
-    "t5": ["model.layers=2", SENTINELS],
     "bart": ["model.layers=2", "model.longest=192"],  # an empty span that is filled in makes a text longer
     "unilm": ["length=127"],  # one more [SEP], between source and target
     "entity": [NAMES],
@@ -115,7 +113,7 @@ def prepare(data: Path, out: Path, names: Sequence[str], environment: dict[str, 
         made.append((out / "zh-train.jsonl", "12000", out / "zh-vocab"))
     for source, size, folder in made:
         if not folder.is_dir():
-            words = ["vocab", str(source), "--size", size, "--out", str(folder)]
+            words = ["vocab", str(source), "--size", size, "--sentinels", "20", "--out", str(folder)]
             subprocess.run([sys.executable, "-m", "masquerade", *words], check=True, env=environment)
 
 

@@ -40,7 +40,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_home(tmp_path_factory.mktemp("training"))
 
 
-OPTIONS = {"t5": {"sentinels": [5, 6, 7]}, "entity": {"names": ["warm mat", "北京"]}}
+OPTIONS = {
+    "t5": {"sentinels": [5, 6, 7]},
+    "entity": {"names": ["warm mat", "北京"]},
+    "mixture": {"mlm": 0.5, "sop": {"share": 0.25, "rate": 0.2}, "span": 0.25},
+}
 
 
 def pieces_of(home: Path, objective: str = "mlm", length: int = 20) -> tuple[Objective, Pieces]:
@@ -115,6 +119,8 @@ def test_every_objective_trains_and_its_loss_falls(home: Path, tmp_path: Path, o
     changes = [f"objective={objective}", "steps=40", "row=80", "save_every=40", "evaluate_every=40"]
     if objective == "t5":
         changes.append("options.sentinels=[5, 6, 7]")
+    if objective == "mixture":
+        changes += ["options.mlm=0.5", "options.sop=0.5"]
     if objective == "entity":
         changes.append('options.names=["warm mat", "北京"]')
     run = Run(recipe(home, tmp_path, *changes))
@@ -441,3 +447,56 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(home: Path, tmp_path: Path
     (tmp_path / "file").write_text("x")
     with pytest.raises(MasqueradeError, match=rf"folder '.*/run' cannot be made \({reason}.*choose another 'out'"):
         Run(recipe(home, tmp_path / inside / "run"))
+
+
+def test_a_mixture_has_its_shares_and_the_terms_of_all_its_parts(home: Path) -> None:
+    made, pieces = pieces_of(home, "mixture")
+    assert set(made.terms()) == {"tokens", "pairs", "boundaries"}
+    examples = [made.example(pieces, n % len(pieces), rng_for(1, n), spread(n)) for n in range(80)]
+    assert 18 <= sum(example.count("sentence_label") for example in examples) <= 22
+    spans = sum("boundary_label" in example.extra for example in examples)
+    assert 17 <= spans <= 23
+    for options, sentence in (
+        ({}, "needs objectives and their shares"),
+        ({"mlm": -1}, "share of 'mlm' is -1"),
+        ({"mlm": 1, "electra": 1}, "cannot be mixed"),
+        ({"mlm": 1, "diffusion": 1}, "is not that of the others"),
+        ({"mlm": 1, "bart": 1}, "one has a decoder"),
+        ({"glm": 1, "xlnet": {"share": 1, "colour": 2}}, "does not take these options"),
+        ({"mlm": 1, "dreams": 1}, "no objective 'dreams'"),
+    ):
+        with pytest.raises(MasqueradeError, match=sentence):
+            make_objective("mixture", Tokenizer.load(home), options)  # type: ignore[arg-type]
+
+
+def test_a_mixture_is_trained_saved_and_resumed_exactly(home: Path, tmp_path: Path) -> None:
+    changes = ["objective=mixture", "options.mlm=0.5", "options.nsp=0.5"]
+    Run(recipe(home, tmp_path / "whole", *changes)).train()
+    Run(recipe(home, tmp_path / "broken", *changes, "steps=6", "warmup=3", "schedule=constant")).train()
+    Run(recipe(home, tmp_path / "again", *changes, "schedule=constant")).train()
+    Run(recipe(home, tmp_path / "broken", *changes, "schedule=constant"), resume=True).train()
+    assert losses(tmp_path / "broken") == losses(tmp_path / "again")
+    model = load(tmp_path / "whole")
+    assert (model.spec.family, model.spec.outputs) == ("bert", ("lm", "pair"))
+    logged = Store(tmp_path / "whole").history()[-1]
+    assert {"tokens", "pairs"} <= set(logged)
+
+
+@pytest.mark.parametrize(
+    ("options", "noisy"),
+    [
+        ({"noises": ["mask"], "rates": {"mask": 0.5}}, [4] * 9),
+        ({"noises": ["delete"], "rates": {"delete": 0.5}}, []),
+        ({"noises": ["rotate"]}, []),
+    ],
+)
+def test_barts_noises_are_reached_from_a_recipe(home: Path, options: dict[str, object], noisy: list[int]) -> None:
+    tokenizer = Tokenizer.load(home)
+    assert tokenizer is not None
+    example = make_objective("bart", tokenizer, options)([2, *range(5, 23), 3], rng_for(1))
+    assert example.source is not None
+    ids = example.source.ids.tolist()
+    assert [number for number in ids if number == 4] == noisy
+    assert len(ids) == (11 if options["noises"] == ["delete"] else 20)
+    with pytest.raises(MasqueradeError, match="no noise 'fog'"):
+        make_objective("bart", tokenizer, {"noises": ["fog"]})

@@ -149,4 +149,8 @@ class TermLoss(Loss):
             flow = model.flow(batch.layout, source=batch.source, at=at, inputs=batch.extra)
             found = StatesAt(flow.states, at, flow.outputs)
         present = [name for name, tokens in needed.items() if tokens is not None]
-        return {name: self.terms[name].sum(model, found, batch) for name in present}
+        sums = {name: self.terms[name].sum(model, found, batch) for name in present}
+        if len(present) < len(needed):  # data-parallel training needs a gradient for every head, if only 0
+            unused = [weight.sum() for part in (model.heads, model.pooler) if part for weight in part.parameters()]
+            sums[present[0]] = sums[present[0]] + 0 * torch.stack(unused).sum()
+        return sums

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from masquerade.errors import MasqueradeError
-from masquerade.objectives.bart import Denoise, infill_text, permute_sentences
+from masquerade.objectives.bart import (
+    Denoise,
+    delete_tokens,
+    infill_text,
+    mask_tokens,
+    permute_sentences,
+    rotate,
+)
 from masquerade.objectives.base import Objective
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.electra import ReplacedTokens
@@ -17,6 +24,7 @@ from masquerade.objectives.glm import LongBlank, ShortBlanks
 from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
 from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.mass import Mass
+from masquerade.objectives.mixture import Mixture
 from masquerade.objectives.networks import OWN
 from masquerade.objectives.next_token import NextToken, PreviousToken
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
@@ -24,6 +32,7 @@ from masquerade.objectives.palm import Palm
 from masquerade.objectives.pegasus import GapSentences
 from masquerade.objectives.permutation import MaskedPermutedTokens, PermutedTokens
 from masquerade.objectives.salient import Salient, dates_and_numbers
+from masquerade.objectives.salient import names as names_in
 from masquerade.objectives.span import MaskedSpans
 from masquerade.objectives.t5 import SpanCorruption
 from masquerade.objectives.unilm import UnifiedMasks
@@ -61,9 +70,30 @@ def _t5(vocabulary: Vocabulary, tokenizer: Tokenizer, sentinels: Sequence[int] =
     return SpanCorruption(vocabulary, found, **{"start": tokenizer.specials.get("pad", 0), **options})
 
 
-def _bart(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
-    """BART's own choice of noises: sentences in another order, then spans filled in."""
-    return Denoise(vocabulary, (partial(permute_sentences, ends=sentence_ends(tokenizer)), infill_text))
+NOISES: dict[str, Callable[..., list[int]]] = {
+    "mask": mask_tokens,
+    "delete": delete_tokens,
+    "infill": infill_text,
+    "permute": permute_sentences,
+    "rotate": rotate,
+}
+
+
+def _bart(
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
+    noises: Sequence[str] = ("permute", "infill"),
+    rates: Mapping[str, float] | None = None,
+    **options: Any,
+) -> Objective:
+    """BART, with its own choice of noises unless the options name others; ``rates`` sets those of mask, delete and
+    infill."""
+    settings: dict[str, dict[str, Any]] = {name: {"rate": rate} for name, rate in (rates or {}).items()}
+    settings["permute"] = {"ends": sentence_ends(tokenizer)}
+    for name in (*noises, *(rates or {})):
+        if name not in NOISES or (name in (rates or {}) and name in ("permute", "rotate")):
+            raise MasqueradeError(f"There is no noise '{name}' with such a setting; there are {', '.join(NOISES)}.")
+    return Denoise(vocabulary, [partial(NOISES[name], **settings.get(name, {})) for name in noises], **options)
 
 
 def _entity(vocabulary: Vocabulary, tokenizer: Tokenizer, names: str | Sequence[str], **options: Any) -> Objective:
@@ -102,8 +132,24 @@ def _mpnet(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Obje
     return MaskedPermutedTokens(vocabulary, units=vocabulary.words, **options)
 
 
-def _salient(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Objective:
-    return Salient(vocabulary, dates_and_numbers(tokenizer))
+def _salient(vocabulary: Vocabulary, tokenizer: Tokenizer, find: str = "dates") -> Objective:
+    """REALM's salient spans: dates and numbers, names (runs of capitalised words), or both."""
+    finders = {"dates": [dates_and_numbers(tokenizer)], "names": [names_in(tokenizer)]}
+    finders["both"] = finders["dates"] + finders["names"]
+    if find not in finders:
+        raise MasqueradeError(f"'find' is '{find}', but it has to be {', '.join(finders)}.")
+    return Salient(vocabulary, lambda ids: [span for finder in finders[find] for span in finder(ids)])
+
+
+def _mixture(vocabulary: Vocabulary, tokenizer: Tokenizer, **parts: Any) -> Objective:
+    """A mixture of the objectives named in the options; each has a table of its own options, and its ``share``."""
+    settings = {name: dict(own) if isinstance(own, Mapping) else {"share": own} for name, own in parts.items()}
+    shares = {name: own.pop("share", 1.0) for name, own in settings.items()}
+    for name, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
+            raise MasqueradeError(f"The share of '{name}' is {share!r}, but it has to be a number above 0.")
+    made = {name: make_objective(name, tokenizer, own) for name, own in settings.items()}
+    return Mixture(vocabulary, made, shares)
 
 
 def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
@@ -144,23 +190,42 @@ OBJECTIVES: dict[str, ObjectiveEntry] = {
     "t5": ObjectiveEntry(_t5, "T5: a decoder writes the spans behind sentinels", "t5", decoder=True, needs=("sep",)),
     "bart": ObjectiveEntry(_bart, "BART: a decoder writes the text without noise", "bart", decoder=True),
     "pegasus": ObjectiveEntry(_pegasus, "PEGASUS: a decoder writes the main sentences", "pegasus", decoder=True),
+    "mixture": ObjectiveEntry(_mixture, "several objectives in shares: options.mlm = 0.5, options.span = 0.5"),
     "palm": ObjectiveEntry(_simple(Palm), "PALM: a decoder continues a masked text", "palm", decoder=True),
 }
 
 
-def entry(name: str) -> ObjectiveEntry:
-    """An objective by name."""
+def entry(name: str, options: Mapping[str, Any] | None = None) -> ObjectiveEntry:
+    """An objective by name. That of a mixture has what all of its parts, which the options name, need."""
     if name not in OBJECTIVES:
         raise MasqueradeError(f"There is no objective '{name}'; there are {', '.join(OBJECTIVES)}.")
-    return OBJECTIVES[name]
+    if name != "mixture":
+        return OBJECTIVES[name]
+    if not options or name in options:
+        raise MasqueradeError("A mixture needs objectives and their shares: options.mlm = 0.5, options.span = 0.5.")
+    first, *others = [entry(part) for part in options]
+    model: dict[str, Any] = {"outputs": ("lm",), **first.model}
+    for part, other in zip(list(options)[1:], others, strict=True):
+        for key, value in {"outputs": ("lm",), **other.model}.items():
+            if key in ("outputs", "spare"):
+                model[key] = tuple(dict.fromkeys([*model.get(key, ()), *value]))
+            elif key == "segments":
+                model[key] = max(value, model.get(key, 0))
+            elif model.setdefault(key, value) != value:
+                raise MasqueradeError(f"'{part}' needs '{key}' of the network to be {value}, but others differ.")
+        if other.decoder != first.decoder:
+            raise MasqueradeError(f"'{part}' cannot be mixed with the others: one has a decoder, the other does not.")
+    needs = tuple(dict.fromkeys(role for part in (first, *others) for role in part.needs))
+    return replace(OBJECTIVES[name], family=first.family, model=model, decoder=first.decoder, needs=needs)
 
 
 def make_objective(name: str, tokenizer: Tokenizer, options: Mapping[str, Any]) -> Objective:
     """An objective by name, for a vocabulary, with its settings."""
-    for role in entry(name).needs:
+    found = entry(name, options)
+    for role in found.needs:
         if role not in tokenizer.specials:
             raise MasqueradeError(f"The objective '{name}' needs a {role} token, and this tokenizer has none.")
     try:
-        return entry(name).make(Vocabulary.of(tokenizer), tokenizer, **options)
+        return found.make(Vocabulary.of(tokenizer), tokenizer, **options)
     except TypeError as error:
         raise MasqueradeError(f"The objective '{name}' does not take these options: {error}.") from error

@@ -28,7 +28,7 @@ class Pretrain(TrainingJob):
 
     def __init__(self, recipe: Pretraining) -> None:
         self.recipe: Pretraining = recipe
-        self.entry = entry(recipe.objective)
+        self.entry = entry(recipe.objective, recipe.options)
         self.held_out: list[Row] = []
 
     def begin(self) -> dict[str, Model]:
