@@ -21,6 +21,7 @@ from masquerade.memory.entity.examples import LinkedExamples, batch_inputs
 from masquerade.memory.entity.linked_records import LinkedRecord, LinkedSpan, read_linked
 from masquerade.memory.entity.networks import attach, parts, with_memory
 from masquerade.memory.entity.recall import fill_with_memory
+from masquerade.memory.entity.sources import Gathered
 from masquerade.memory.entity.training import EntityTraining, TrainEntities, linked_examples, score_examples
 from masquerade.training.loop import Run
 
@@ -181,3 +182,17 @@ def test_recipes_without_a_knowledge_base_or_of_an_unknown_kind_are_refused(tmp_
     ):  # fmt: skip
         with pytest.raises(MasqueradeError, match=message):
             EntityTraining(**settings, **more)
+
+
+REAL = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not (REAL / "facts").is_dir(), reason="the facts of ../shared/data are not here")
+def test_real_facts_and_sentences_are_read() -> None:
+    born = read_linked(str(REAL / "facts" / "trex" / "P19.jsonl"))
+    assert len(born) > 500 and all(record.text.count("[MASK]") == 1 and record.subject == 0 for record in born)
+    sentences = read_linked(str(REAL / "entities" / "fewrel-sentences.jsonl"))
+    assert len(sentences) == 11_200 and all(len(record.mentions) == 2 for record in sentences)
+    gathered = Gathered.of([str(REAL / "facts" / "relations.json"), str(REAL / "facts" / "trex" / "P19.jsonl")])
+    assert gathered.relations["P19"] == "place of birth" and len(gathered.facts) > 900
