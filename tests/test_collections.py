@@ -375,6 +375,15 @@ def test_a_foreign_or_damaged_collection_is_refused_in_a_sentence(tmp_path: Path
     assert KnowledgeBase.open(kb, rebuild=True).update([str(texts)]).added == 3
 
 
+def test_a_folder_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(MasqueradeError, match="cannot be opened"):
+        KnowledgeBase.open(tmp_path / "file" / "kb", create=True)
+    (tmp_path / "kb" / "collection.sqlite").mkdir(parents=True)
+    with pytest.raises(MasqueradeError, match="cannot be opened"):
+        KnowledgeBase.open(tmp_path / "kb", create=True)
+
+
 def test_damage_inside_the_store_is_told_in_a_sentence(kb: KnowledgeBase) -> None:
     folder = kb.store.folder
     kb.close()

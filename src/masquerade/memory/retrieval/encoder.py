@@ -18,7 +18,7 @@ from masquerade.layout import PADDING, Layout
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.nn.model import Model
 
-TOKENS = 4096  # tokens that go through the network at once
+TOKENS = 1024  # tokens that go through the network at once; on CPUs more of them leave the cache and are slower
 
 NAMED = {  # short names of published encoders: the hub id, and what its own files do not say
     "minilm": ("sentence-transformers/all-MiniLM-L6-v2", {}),

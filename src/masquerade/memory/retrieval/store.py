@@ -93,6 +93,11 @@ class CollectionStore:
                         self._create()
             self._check()
         except (sqlite3.Error, OSError) as error:
+            operational = isinstance(error, OSError | sqlite3.OperationalError)
+            if operational and "no such table" not in str(error):
+                raise MasqueradeError(
+                    f"The collection in '{folder}' cannot be opened ({error}); check that the folder can be written."
+                ) from error
             raise MasqueradeError(
                 f"'{path}' is not a collection of Masquerade, or it is damaged ({error}); "
                 "delete the folder and index the files again."
