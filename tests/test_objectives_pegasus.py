@@ -133,5 +133,5 @@ def test_pegasus_takes_thirty_percent_of_the_sentences_and_gives_them_back() -> 
     assert set(firsts) == set(range(10))
     assert max(firsts.values()) < 2 * min(firsts.values())
     assert taken(GapSentences(TERMS, ENDS, GAP, "lead")(ids, rng_for(0)), parts) == [0, 1, 2]
-    with pytest.raises(MasqueradeError, match="No strategy 'best'"):
+    with pytest.raises(MasqueradeError, match="There is no strategy 'best'"):
         GapSentences(TERMS, ENDS, GAP, "best")

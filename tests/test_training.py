@@ -500,3 +500,20 @@ def test_barts_noises_are_reached_from_a_recipe(home: Path, options: dict[str, o
     assert len(ids) == (11 if options["noises"] == ["delete"] else 20)
     with pytest.raises(MasqueradeError, match="no noise 'fog'"):
         make_objective("bart", tokenizer, {"noises": ["fog"]})
+
+
+def test_names_come_from_a_list_a_file_or_the_titles_of_a_corpus(home: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(home)
+    assert tokenizer is not None
+    (tmp_path / "names.txt").write_text("warm mat\n\n北京\n", encoding="utf-8")
+    titles = [{"title": "warm mat", "text": "x"}, {"title": "北京"}, {"text": "y"}]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(title) + "\n" for title in titles))
+    ids = [2, *tokenizer.encode("the warm mat and 北京"), 3]
+    made = [
+        make_objective("entity", tokenizer, {"names": names, "rate": 0.4})(ids, rng_for(4)).layout.label.tolist()
+        for names in (["warm mat", "北京"], str(tmp_path / "names.txt"), str(tmp_path / "c.jsonl"))
+    ]
+    assert made[0] == made[1] == made[2]
+    (tmp_path / "empty.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(MasqueradeError, match="no names in options.names"):
+        make_objective("entity", tokenizer, {"names": str(tmp_path / "empty.jsonl")})

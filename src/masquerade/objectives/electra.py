@@ -1,4 +1,4 @@
-"""ELECTRA: a small generator fills blanks, and the network finds out which words are not the original ones."""
+"""ELECTRA: a small generator fills masks, and the network finds the tokens that were replaced."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ from masquerade.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class ReplacedTokens(Objective):
-    """What the generator reads: a share of the tokens masked, every one of them as [MASK].
-
-    BERT's random and kept words are left out: they prepare a network for text without masks, and here another network,
-    the discriminator, reads that. ``units`` as in ``MaskedTokens``.
+    """The generator's input: a share of the tokens is masked, all of them as [MASK]. BERT's random and unchanged tokens
+    are not needed, because the network itself, the discriminator, reads text without masks. ``units`` as in
+    ``MaskedTokens``.
     """
 
     vocabulary: Vocabulary
     rate: float = 0.15
     units: Units | None = None
-    size: float = 0.25  # the generator's width, as a share of the network's
-    weight: float = 50.0  # what finding replaced words counts beside filling blanks
+    size: float = 0.25  # the generator's width divided by the network's
+    weight: float = 50.0  # of the discriminator's loss
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         maskable = self.vocabulary.maskable(ids)
@@ -93,14 +92,13 @@ class ElectraLoss(Loss):
 
 
 def replaced(layout: Layout, sampled: Tensor) -> tuple[Layout, Tensor]:
-    """What the discriminator reads: the generator's layout with its m blanks filled by its words, (m,) in reading
-    order; and which tokens are not the original ones, bool of the layout's shape. Where the generator happens to be
-    right, the token is original."""
+    """The discriminator's input, which is the generator's layout with its m masks filled by sampled tokens, (m,) in
+    reading order; and which tokens differ from the original ones, bool of the layout's shape."""
     blank = layout.label != IGNORE
     original = torch.where(blank, layout.label, layout.ids)
     if sampled.shape != original[blank].shape:
         raise LayoutError(
-            f"{int(blank.sum())} blanks cannot be filled with {tuple(sampled.shape)} words; give one each."
+            f"{int(blank.sum())} masks cannot be filled with {tuple(sampled.shape)} tokens; give one for each."
         )
     ids = original.clone()
     ids[blank] = sampled.to(ids)
@@ -108,8 +106,8 @@ def replaced(layout: Layout, sampled: Tensor) -> tuple[Layout, Tensor]:
 
 
 def generator_spec(spec: Spec, size: float) -> Spec:
-    """A generator for a discriminator: as deep, narrower by a share, with embeddings of the same width, so that they
-    can be shared. Heads keep their size."""
+    """The spec of a generator: as deep as the discriminator and narrower, with heads of the same size, and embeddings
+    of the same width, which both share."""
     heads = max(1, round(spec.heads * size))
     width = spec.head_width * heads
     return replace(

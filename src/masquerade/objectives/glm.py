@@ -1,4 +1,4 @@
-"""GLM: spans are taken out of the text, leaving one mask each, and written word by word behind it."""
+"""GLM: spans of the text are replaced by one mask each and written token by token after it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from masquerade.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class ShortBlanks(Objective):
-    """Blanks of a few tokens each, Poisson with mean 3 and never empty, until at least a share of the tokens is taken
-    out: for understanding. They are written in a random order, so that each learns to know any of the others.
+    """Blanks of a few tokens each (Poisson with mean 3, never empty) with at least a share of the tokens, for
+    understanding. They are written in a random order.
 
-    ``start`` opens every blank and ``end`` is predicted behind its last word; [CLS] and [SEP] if not given.
+    ``start`` is the first input token of every blank and ``end`` is predicted after its last token; [CLS] and [SEP] if
+    not given.
     """
 
     vocabulary: Vocabulary
@@ -51,9 +52,9 @@ class ShortBlanks(Objective):
 
 @dataclass(frozen=True)
 class LongBlank(Objective):
-    """One blank at the end of the piece, of any length from ``least`` of it to all of it: for writing.
+    """One blank at the end of the piece, of any length from ``least`` of it to all of it, for generation.
 
-    It ends behind the last ordinary token. A special token inside of it is written but not predicted.
+    It ends after the last ordinary token. A special token inside it is input but not predicted.
     """
 
     vocabulary: Vocabulary
@@ -74,7 +75,7 @@ class LongBlank(Objective):
 def _blanked(
     ids: Sequence[int], spans: list[list[int]], vocabulary: Vocabulary, start: int | None, end: int | None
 ) -> Layout:
-    """The text with one mask for each span, and the spans, in the order in which they are given, behind it."""
+    """The text with one mask for each span, followed by the spans in the given order."""
     first = {span[0]: number for number, span in enumerate(spans)}
     inside = {index for span in spans for index in span}
     context: list[int] = []

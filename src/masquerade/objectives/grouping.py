@@ -1,7 +1,7 @@
-"""Which tokens belong together: words of a Chinese segmenter, entities, n-grams, sentences.
+"""Groups of tokens: words of a Chinese segmenter, entities, n-grams, sentences.
 
-A grouping takes ids and gives lists of indices, for ``MaskedTokens.units``. Whole words of WordPiece need nothing from
-here: they are ``vocabulary.words``.
+A grouping is a function from ids to lists of indices, for ``MaskedTokens.units``. Whole words of WordPiece are
+``vocabulary.words``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def sentence_ends(tokenizer: Tokenizer, stops: Iterable[str] = STOPS) -> frozens
 
 
 def sentences(ids: Sequence[int], vocabulary: Vocabulary, ends: frozenset[int]) -> list[range]:
-    """The sentences between the first word and the last, without a gap between them; the special tokens around the
-    text are in none. A sentence closes behind an end token, or behind the last of several (?!)."""
+    """The sentences from the first to the last ordinary token, without gaps. A sentence ends after an end token, or
+    after the last of several (?!)."""
     words = vocabulary.maskable(ids)
     if not words:
         return []
@@ -78,14 +78,13 @@ def chinese_words(tokenizer: Tokenizer, cut: Callable[[str], Iterable[str]]) -> 
 
 
 def jieba_words(tokenizer: Tokenizer) -> Units:
-    """Chinese whole words by jieba, which has to be installed."""
+    """Chinese whole words, segmented by jieba, which has to be installed."""
     return chinese_words(tokenizer, load_jieba().cut)
 
 
 def entity_units(tokenizer: Tokenizer, entities: Iterable[str], rest: Units | None = None) -> Units:
-    """Entities (ERNIE): a known name is masked as a whole, so that it must be recalled from what is said about it
-    rather than completed from its own characters. The longest name wins where several begin, and none ends within a
-    word; what is in no name is grouped by ``rest``, token by token if not given."""
+    """Entities (ERNIE): a known name is masked as a whole. Of several names that begin at a token the longest is taken,
+    and none ends within a word. Tokens in no name are grouped by ``rest``, one by one if not given."""
     vocabulary = Vocabulary.of(tokenizer)
     spelled = {tuple(tokenizer.encode(space + name)) for name in entities for space in ("", " ")}
     known = {form for form in spelled if form and not vocabulary.specials.intersection(form)}
@@ -111,11 +110,11 @@ def entity_units(tokenizer: Tokenizer, entities: Iterable[str], rest: Units | No
 
 
 def ngrams(words: Sequence[Sequence[int]], weights: Sequence[float], rng: Rng) -> list[list[int]]:
-    """Neighbouring words joined into n-grams whose lengths 1, 2, 3 … are drawn with these weights. The last n-gram
-    before a special token is as long as the words left for it."""
+    """Neighbouring words joined into n-grams whose lengths 1, 2, 3 … are drawn with these weights. An n-gram before a
+    special token may be shorter."""
     shares = [weight / sum(weights) for weight in weights]
     found: list[list[int]] = []
-    room = 0  # how many words the n-gram still takes
+    room = 0  # the number of words that the n-gram still takes
     for word, length in zip(words, 1 + rng.choice(len(shares), size=len(words), p=shares), strict=True):
         if room and found[-1][-1] + 1 == word[0]:
             found[-1] += word
@@ -128,7 +127,7 @@ def ngrams(words: Sequence[Sequence[int]], weights: Sequence[float], rng: Rng) -
 
 @dataclass(frozen=True)
 class MaskedNgrams(Objective):
-    """ALBERT's n-gram masking: whole words are masked by ones, twos and threes, an n-gram with a weight of 1/n."""
+    """ALBERT's n-gram masking: one to three whole words are masked together, n words with a weight of 1/n."""
 
     vocabulary: Vocabulary
     rate: float = 0.15

@@ -1,4 +1,4 @@
-"""BERT's masked words, and the ways to choose them: single tokens, whole words, entities, n-grams."""
+"""BERT's masked tokens, chosen one by one or in units: whole words, entities, n-grams."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ Units = Callable[[Sequence[int]], list[list[int]]]  # groups of indices that are
 
 
 def corrupt(ids: Sequence[int], chosen: Sequence[int], vocabulary: Vocabulary, rng: Rng) -> tuple[list[int], list[int]]:
-    """BERT's noise at the chosen indices: eight of ten become [MASK], one any word, one stays. Gives the shown ids and
-    the labels."""
+    """The ids with BERT's noise at the chosen indices (80 % [MASK], 10 % random, 10 % unchanged), and the labels."""
     shown, label = list(ids), [IGNORE] * len(ids)
     for index in chosen:
         label[index] = ids[index]
-        fate = rng.random()
-        if fate < 0.8:
+        draw = rng.random()
+        if draw < 0.8:
             shown[index] = vocabulary.mask
-        elif fate < 0.9:
+        elif draw < 0.9:
             shown[index] = vocabulary.draw(rng)
     return shown, label
 
 
 def pick(units: list[list[int]], budget: int, rng: Rng) -> list[int]:
-    """Whole units in any order until the budget of tokens is spent; one that would overspend it is passed over. At
-    least one unit is picked if there is any."""
+    """The indices of random whole units with at most ``budget`` tokens; of at least one unit if there is any."""
     chosen: list[int] = []
     for number in rng.permutation(len(units)):
         unit = units[number]
@@ -44,10 +42,10 @@ def pick(units: list[list[int]], budget: int, rng: Rng) -> list[int]:
 
 @dataclass(frozen=True)
 class MaskedTokens(Objective):
-    """Masks a share of the tokens and predicts them from all the others.
+    """Masks a share of the tokens and predicts them from all others.
 
-    ``units`` says which tokens are masked together: single tokens if not given, whole words with ``vocabulary.words``,
-    or any other grouping (entities, words of a Chinese segmenter).
+    ``units`` groups the tokens that are masked together: single tokens if not given, whole words with
+    ``vocabulary.words``, or another grouping (entities, words of a Chinese segmenter).
     """
 
     vocabulary: Vocabulary

@@ -23,7 +23,7 @@ class MixedPieces(Pieces):
 
 
 @dataclass(frozen=True)
-class Mixture(Objective):
+class ObjectiveMixture(Objective):
     """Objectives by name, each with the share of the examples that it makes. Successive examples have these shares
     almost exactly. Terms of the loss that several objectives have are averaged over all of their predictions."""
 

@@ -1,4 +1,4 @@
-"""PEGASUS: the most telling sentences are taken out of a document, and the decoder writes them, like a summary."""
+"""PEGASUS: the most important sentences are removed from a text, and the decoder writes them, like a summary."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from masquerade.objectives.base import Objective, decoding_tokens
 from masquerade.objectives.grouping import sentences
 from masquerade.text.vocabulary import Vocabulary
 
-Bag = Counter[int]  # how often each word occurs
+Bag = Counter[int]  # the number of occurrences of each token
 
 STRATEGIES = ("ind-orig", "ind-uniq", "seq-orig", "seq-uniq", "random", "lead")
 
 
 def rouge1(chosen: Bag, whole: Bag, unique: bool = False) -> float:
-    """ROUGE-1 F1 of chosen sentences against the rest of their whole document: the words they share, twice, over the
-    words of both. A repeated word is shared as often as both have it; ``unique`` counts each word once a side."""
+    """ROUGE-1 F1 of chosen sentences against the rest of the whole document: twice the number of shared tokens divided
+    by the number of tokens of both. With ``unique`` each token counts once on either side."""
     if unique:
         shared = sum(whole[word] > count for word, count in chosen.items())
         length = len(whole) + shared  # what both have stands on either side
@@ -33,15 +33,15 @@ def rouge1(chosen: Bag, whole: Bag, unique: bool = False) -> float:
 
 
 def independent(bags: Sequence[Bag], count: int, unique: bool) -> list[int]:
-    """The sentences that are each most like the rest of the document; of equals, the earlier."""
+    """The sentences with the best score against the rest of the document, each by itself; of equals, the earlier."""
     whole = sum(bags, Bag())
     best = sorted(range(len(bags)), key=lambda number: (-rouge1(bags[number], whole, unique), number))
     return sorted(best[:count])
 
 
 def sequential(bags: Sequence[Bag], count: int, unique: bool) -> list[int]:
-    """The sentences that together are most like the rest, found greedily: each time the one that helps most is added.
-    Unlike ``independent``, this does not take two sentences that say the same."""
+    """The sentences with the best score together, found greedily. Unlike ``independent``, this does not take two
+    sentences with the same content."""
     whole, held, chosen = sum(bags, Bag()), Bag(), list[int]()
     for _ in range(count):
         left = [number for number in range(len(bags)) if number not in chosen]
@@ -52,12 +52,12 @@ def sequential(bags: Sequence[Bag], count: int, unique: bool) -> list[int]:
 
 @dataclass(frozen=True)
 class GapSentences(Objective):
-    """A share of the sentences is replaced, each by one ``gap`` token, and written by the decoder, in their order.
+    """A share of the sentences is replaced, each by one ``gap`` token, and written by the decoder in reading order.
 
-    ``strategy`` says which: 'ind' scores each sentence by itself and 'seq' the chosen ones together, counting words as
-    ROUGE does ('orig') or each once ('uniq'); or 'random' ones, or the 'lead'. Sentences end at ``ends``; these marks
-    and special tokens do not count as words, as ROUGE counts no punctuation. Of two sentences or more, one is left.
-    ``start`` opens the decoder's input; PEGASUS takes its padding token, number 0.
+    ``strategy`` chooses them: 'ind' scores each sentence by itself and 'seq' the chosen ones together, counting tokens
+    as ROUGE does ('orig') or each once ('uniq'); or 'random' ones, or the 'lead'. Sentences end at ``ends``; these and
+    special tokens do not count, as ROUGE counts no punctuation. Of two sentences or more, one is left. ``start`` is the
+    first token of the decoder's input; PEGASUS uses its padding token.
     """
 
     vocabulary: Vocabulary
@@ -70,13 +70,13 @@ class GapSentences(Objective):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.strategy not in STRATEGIES:
-            raise MasqueradeError(f"No strategy '{self.strategy}' chooses sentences; take {', '.join(STRATEGIES)}.")
+            raise MasqueradeError(f"There is no strategy '{self.strategy}'; choose from {', '.join(STRATEGIES)}.")
 
     def config(self) -> dict[str, int]:
         return decoding_tokens(self.vocabulary.sep, self.start)
 
     def gaps(self, ids: Sequence[int], parts: Sequence[range], rng: Rng) -> list[int]:
-        """The numbers of the sentences to take out."""
+        """The numbers of the sentences to remove."""
         count = min(max(1, round(self.rate * len(parts))), max(1, len(parts) - 1))
         if self.strategy == "random":
             return choose(range(len(parts)), count, rng)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
 from masquerade.objectives.bart import (
     Denoise,
@@ -24,7 +25,7 @@ from masquerade.objectives.glm import LongBlank, ShortBlanks
 from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
 from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.mass import Mass
-from masquerade.objectives.mixture import Mixture
+from masquerade.objectives.mixture import ObjectiveMixture
 from masquerade.objectives.networks import OWN
 from masquerade.objectives.next_token import NextToken, PreviousToken
 from masquerade.objectives.pairs import NextSentence, SentenceOrder
@@ -97,13 +98,19 @@ def _bart(
 
 
 def _entity(vocabulary: Vocabulary, tokenizer: Tokenizer, names: str | Sequence[str], **options: Any) -> Objective:
-    """ERNIE's masks over known names, from a list or a file with one name a line; whole words around them."""
-    if isinstance(names, str):
+    """ERNIE's masks over known names: a list, a file with one name a line, or a .jsonl corpus whose titles are the
+    names. Other words are masked as whole words."""
+    if isinstance(names, str) and names.endswith(".jsonl"):
+        records = [record for record in read_records(names) if isinstance(record, Mapping)]
+        names = [str(record["title"]) for record in records if record.get("title")]
+    elif isinstance(names, str):
         try:
             names = Path(names).expanduser().read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise MasqueradeError(f"The names in '{names}' cannot be read: {error}.") from error
     known = [name.strip() for name in names if name.strip()]
+    if not known:
+        raise MasqueradeError("There are no names in options.names; give a list, a file, or a corpus with titles.")
     return MaskedTokens(vocabulary, units=entity_units(tokenizer, known, rest=vocabulary.words), **options)
 
 
@@ -149,7 +156,7 @@ def _mixture(vocabulary: Vocabulary, tokenizer: Tokenizer, **parts: Any) -> Obje
         if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
             raise MasqueradeError(f"The share of '{name}' is {share!r}, but it has to be a number above 0.")
     made = {name: make_objective(name, tokenizer, own) for name, own in settings.items()}
-    return Mixture(vocabulary, made, shares)
+    return ObjectiveMixture(vocabulary, made, shares)
 
 
 def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:

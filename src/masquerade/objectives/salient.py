@@ -1,4 +1,4 @@
-"""REALM's salient spans: mask one name or date as a whole, since filling it takes knowledge of the world."""
+"""REALM's salient spans: one name or date is masked as a whole, because predicting it needs knowledge."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def dates_and_numbers(tokenizer: Tokenizer) -> Units:
 
 
 def names(tokenizer: Tokenizer) -> Units:
-    """Finds runs of capitalised words. A small word that opens a run (The) is left out, and so is a single word that
-    opens a sentence, which is capitalised in any case. A lower-cased vocabulary and Chinese have no capitals: give
-    ``Salient`` another finder there, such as the entities of a list."""
+    """Finds runs of capitalised words, without a function word at the beginning (The). A single word at the beginning
+    of a sentence is left out, as it is always capitalised. Lower-cased vocabularies and Chinese have no capitals; use
+    another finder there, such as the entities of a list."""
 
     def find(ids: Sequence[int]) -> list[list[int]]:
         text, owner = spell(tokenizer, ids)
@@ -73,7 +73,7 @@ def names(tokenizer: Tokenizer) -> Units:
 
 
 def name_places(text: str) -> list[tuple[int, int]]:
-    """Where the names of a text stand, as ``names`` finds them: from … to, in characters."""
+    """The names of a text, as ``names`` finds them: (start, end) in characters."""
     found = []
     for match in _NAMES.finditer(text):
         start, stop = match.span()
@@ -88,8 +88,7 @@ def name_places(text: str) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Salient(Objective):
-    """One of the spans that ``find`` finds, any of them as likely, is masked token by token and predicted. Where it
-    finds none, one whole word is."""
+    """One random span of those that ``find`` returns is masked and predicted; one whole word if there is none."""
 
     vocabulary: Vocabulary
     find: Units
@@ -104,5 +103,5 @@ class Salient(Objective):
 
 
 def _tokens(owner: Sequence[int], start: int, stop: int) -> list[int]:
-    """The tokens that the characters from start to stop come from."""
+    """The tokens of the characters from start to stop."""
     return sorted({index for index in owner[start:stop] if index >= 0})

@@ -1,4 +1,4 @@
-"""SpanBERT: whole spans are masked, and predicted twice: where they stood, and from the two tokens around them."""
+"""SpanBERT: spans are masked, and predicted from their own positions and from the two tokens around them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ class BoundaryTerm(Term):
 
 
 def place(units: list[list[int]], length: int, taken: list[bool], rng: Rng, *, inside: bool = False) -> list[list[int]]:
-    """A run of that many neighbouring units, at any free place with the same chance; a shorter one where there is no
-    room left, none at all where there is not even room for one.
+    """A random free run of ``length`` neighbouring units; a shorter one if there is no room, empty if there is none.
 
-    At least one token stays free between two runs, so that each has neighbours which are shown, and no special token
-    is inside a run. ``inside`` asks for a token on either side of it too: no run at the edge of the piece.
+    At least one token stays free between two runs, and no special token is inside a run. With ``inside`` a run also
+    has a token on either side, so none is at the edge of the piece.
     """
     for count in range(min(length, len(units)), 0, -1):
         for first in rng.permutation(len(units) - count + 1).tolist():
@@ -61,30 +60,29 @@ def place(units: list[list[int]], length: int, taken: list[bool], rng: Rng, *, i
 class MaskedSpans(Objective):
     """Masks spans until a share of the tokens is masked, and predicts them.
 
-    A span begins anywhere and has a geometric number of words, cut off at ``longest``: short ones are common, ten words
-    are rare, 3.8 is the mean. All tokens of a span share one fate (shown as [MASK], as any words, or as they are), so
-    a span does not give itself away. The last span ends where the share is reached.
+    A span begins anywhere and has a geometric number of words, at most ``longest``; the mean is 3.8. All tokens of a
+    span are shown the same way ([MASK], random tokens, or unchanged). The last span ends where the share is reached.
 
-    ``units`` says what a span is counted in: whole words (``vocabulary.words``) if not given, or a segmenter's words.
+    ``units`` are the words that a span is counted in: whole words (``vocabulary.words``) if not given.
     The extra fields ``boundary_left``, ``boundary_right``, ``boundary_place`` and ``boundary_label`` have one entry for
     each masked token, in reading order, for ``BoundaryTerm``.
     """
 
     vocabulary: Vocabulary
     rate: float = 0.15
-    stop: float = 0.2  # the chance that a span ends behind each of its words
+    stop: float = 0.2  # the probability that a span ends after each of its words
     longest: int = 10
     units: Units | None = None
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         shown, label, rows = list(ids), [IGNORE] * len(ids), []
         for span in self._spans(ids, rng):
-            fate = rng.random()
+            draw = rng.random()
             for inner, index in enumerate(span):
                 label[index] = ids[index]
-                if fate < 0.8:
+                if draw < 0.8:
                     shown[index] = self.vocabulary.mask
-                elif fate < 0.9:
+                elif draw < 0.9:
                     shown[index] = self.vocabulary.draw(rng)
                 rows.append((span[0] - 1, span[-1] + 1, min(inner, Boundary.PLACES - 1), ids[index]))
         if not rows:
@@ -118,7 +116,7 @@ class MaskedSpans(Objective):
         return sorted(spans)
 
     def _length(self, rng: Rng) -> int:
-        """A geometric number from 1 to ``longest``: longer ones are not clipped but do not occur, as published."""
+        """A geometric number from 1 to ``longest``; as published, the distribution is truncated, not clipped."""
         go = 1 - self.stop
         drawn = math.log(1 - rng.random() * (1 - go**self.longest)) / math.log(go)
         return min(1 + int(drawn), self.longest)

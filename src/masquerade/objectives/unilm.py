@@ -1,4 +1,4 @@
-"""UniLM: one network trained under four masks, always by filling blanks."""
+"""UniLM: one network trained with masked tokens under four attention masks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MASKS = (BOTH_WAYS, BOTH_WAYS, SOURCE_TO_TARGET, SOURCE_TO_TARGET, LEFT_TO_RIGHT
 
 @dataclass(frozen=True)
 class UnifiedMasks(Objective):
-    """One of four masks for each piece: a third of the time everybody sees everybody, a third source and target, a
-    sixth each left to right and right to left. Under all of them a share of the tokens is masked, as BERT masks them,
-    and predicted where it stands, so that the same network learns to read and to write.
+    """One of four attention masks for each piece: bidirectional for a third, source and target for a third, left to
+    right and right to left for a sixth each. Under all of them a share of the tokens is masked as BERT masks them, and
+    predicted.
 
     For source and target the piece is cut before one of its words, into [CLS] source [SEP] target [SEP] (one token
-    more than before); the end of the target can be masked like a word: that is how the network learns to stop.
+    more than before). The end of the target can be masked too, so the network learns to stop.
 
     Segments tell the masks apart, as published: 0, source and target 4 and 5, left to right 2, right to left 3. With
     ``own_segments`` false they are those of a BERT: 0, and 1 for a target.
@@ -31,7 +31,7 @@ class UnifiedMasks(Objective):
 
     vocabulary: Vocabulary
     rate: float = 0.15
-    several: float = 0.2  # how often two or three neighbours are masked together
+    several: float = 0.2  # the probability that two or three neighbours are masked together
     own_segments: bool = True
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
@@ -50,7 +50,7 @@ class UnifiedMasks(Objective):
         return Example(layout.replace(label=label, segment=layout.segment + (mask if self.own_segments else 0)))
 
     def _cut(self, ids: list[int], rng: Rng) -> tuple[list[int], int]:
-        """[CLS] source [SEP] target [SEP], and where the target begins; a piece of one word stays whole (0)."""
+        """[CLS] source [SEP] target [SEP], and the index of the target; 0 for a piece of one word, which is not cut."""
         first, last = int(ids[:1] == [self.vocabulary.cls]), len(ids) - int(ids[-1:] == [self.vocabulary.sep])
         body = ids[first:last]
         starts = [word[0] for word in self.vocabulary.words(body)[1:]]
@@ -60,7 +60,7 @@ class UnifiedMasks(Objective):
         return [self.vocabulary.cls, *body[:at], self.vocabulary.sep, *body[at:], self.vocabulary.sep], at + 2
 
     def _grams(self, candidates: list[int], rng: Rng) -> list[int]:
-        """Tokens to mask: mostly single ones, now and then two or three neighbours, until there are enough."""
+        """The tokens to mask: single ones, or two or three neighbours with the probability ``several``."""
         free, chosen = set(candidates), list[int]()
         share = max(1, round(self.rate * len(candidates)))
         for start in rng.permutation(candidates).tolist() if candidates else []:
