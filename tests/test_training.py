@@ -515,5 +515,5 @@ def test_names_come_from_a_list_a_file_or_the_titles_of_a_corpus(home: Path, tmp
     ]
     assert made[0] == made[1] == made[2]
     (tmp_path / "empty.jsonl").write_text('{"text": "a"}\n')
-    with pytest.raises(MasqueradeError, match="no names in options.names"):
+    with pytest.raises(MasqueradeError, match="There are no names"):
         make_objective("entity", tokenizer, {"names": str(tmp_path / "empty.jsonl")})
