@@ -255,7 +255,7 @@ def test_the_discriminator_is_asked_which_words_were_replaced() -> None:
     kept = [index for index in range(len(ids)) if index not in places]
     assert shown.ids[kept].tolist() == [ids[index] for index in kept]
     assert shown.rank.tolist() == layout.rank.tolist()
-    with pytest.raises(LayoutError, match="3 blanks"):
+    with pytest.raises(LayoutError, match="3 masks"):
         replaced(layout, sampled[:2])
 
 
