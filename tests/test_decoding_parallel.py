@@ -375,11 +375,11 @@ def test_masks_are_filled_from_left_to_right_by_greedy() -> None:
 @pytest.mark.parametrize(
     ("name", "frame", "why"),
     [
-        ("gpt", None, "under its causal mask a word sees only those before it"),
-        ("mass", None, "its decoder sees only the words before"),
-        ("glm", None, "it writes into its blanks word by word"),
-        ("xlnet", None, "its queries do not see each other"),
-        ("bert", "shifted", "asks the word before instead of a"),
+        ("gpt", None, "its mask is causal"),
+        ("mass", None, "its decoder is causal"),
+        ("glm", None, "it fills its blanks one token at a time"),
+        ("xlnet", None, "its query tokens do not see each other"),
+        ("bert", "shifted", "this frame predicts from the previous token instead of a"),
     ],
 )
 def test_a_mask_that_cannot_is_refused(method: str, name: str, frame: str | None, why: str) -> None:
@@ -388,7 +388,7 @@ def test_a_mask_that_cannot_is_refused(method: str, name: str, frame: str | None
 
 
 def test_a_causal_model_is_refused_in_a_frame_of_ones_own() -> None:
-    with pytest.raises(MasqueradeError, match="causal mask"):
+    with pytest.raises(MasqueradeError, match="its mask is causal"):
         generate(model_of("gpt"), [[9]], "parallel", frame=Continue(SEP, query_kind=Kind.CONTENT, mask=MASK), max_new=4)
 
 

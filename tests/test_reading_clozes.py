@@ -152,7 +152,7 @@ def test_the_command_writes_questions_that_a_reader_can_be_trained_on(tmp_path: 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--count", "0"], "At least one question"), ([], "No question can be made")],
+    [(["--count", "0"], "have to be at least 1"), ([], "No question can be made")],
 )
 def test_what_makes_no_questions_is_said_in_one_sentence(
     tmp_path: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
