@@ -339,14 +339,25 @@ def test_a_damaged_index_is_made_anew_from_the_store(tmp_path: Path, texts: Path
     with KnowledgeBase.open(tmp_path / "kb", create=True, encoder=str(folder)) as kb:
         kb.update([str(texts)])
         before = [(found.stored.id, found.score.total) for found in kb.search("harbour bread")]
-    for damage in ("vectors.faiss", "words/meta.json"):
-        (tmp_path / "kb" / damage).write_bytes(b"no index")
+    (vectors,), (words,) = (list((tmp_path / "kb").glob(name)) for name in ("vectors-*", "words-*"))
+
+    def found_again() -> bool:
         with KnowledgeBase.open(tmp_path / "kb") as kb:
-            assert [(found.stored.id, found.score.total) for found in kb.search("harbour bread")] == before
-    shutil.rmtree(tmp_path / "kb" / "words")
-    (tmp_path / "kb" / "vectors.faiss").unlink()
-    with KnowledgeBase.open(tmp_path / "kb") as kb:
-        assert [(found.stored.id, found.score.total) for found in kb.search("harbour bread")] == before
+            return [(found.stored.id, found.score.total) for found in kb.search("harbour bread")] == before
+
+    for damaged in (vectors, words / "meta.json"):
+        damaged.write_bytes(b"no index")
+        assert found_again()
+    shutil.rmtree(words)
+    vectors.unlink()
+    assert found_again() and vectors.is_file()
+    with KnowledgeBase.open(tmp_path / "other", create=True, encoder=str(folder)) as other:
+        other.add(Document("other", "The harbour has bread."))
+        shutil.rmtree(words)
+        vectors.unlink()
+        shutil.copytree(other.words.path, words)  # an index of other passages, under this one's name
+        shutil.copy(next((tmp_path / "other").glob("vectors-*")), tmp_path / "kb")
+    assert found_again()
 
 
 def test_a_foreign_or_damaged_collection_is_refused_in_a_sentence(tmp_path: Path, texts: Path) -> None:

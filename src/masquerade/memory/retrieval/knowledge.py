@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from uuid import uuid4
 
 from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
@@ -155,6 +154,13 @@ class KnowledgeBase:
         if self._vectors is None:
             width, uri = int(self.store.meta("width")), self.store.meta("uri")
             self._vectors = MilvusIndex(self.store, width, uri) if uri else VectorIndex(self.store, width)
+            if (
+                not self._vectors.saved and not self.store.lock_held and self.store.lock()
+            ):  # what was repaired need not be repaired again
+                try:
+                    self._vectors.save()
+                finally:
+                    self.store.unlock()
         return self._vectors
 
     @_plainly
@@ -323,7 +329,7 @@ class KnowledgeBase:
             raise MasqueradeError(
                 "Milvus keeps vectors: give an encoder, and as --uri an address (http://host:19530) or a .db file."
             )
-        values = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "id": self.store.meta("id") or uuid4().hex}
+        values = {"made": datetime.now(UTC).isoformat(timespec="seconds")}
         if encoder is not None:
             values["pooling"] = json.dumps({"query": encoder.pooling.query, "passage": encoder.pooling.passage})
             values |= {"encoder": encoder.source, "fingerprint": encoder.fingerprint(), "width": str(encoder.width)}
@@ -371,9 +377,9 @@ def _make_room(folder: Path) -> None:
                 f"Another process is writing to the collection in '{folder}'; wait until it has ended."
             )
         with store.transaction():
-            kept = {name: store.meta(name) for name in ("sources", "id") if store.meta(name)}
+            sources = store.meta("sources", "[]")
             store.clear()
-            store.set_meta(**kept)
+            store.set_meta(sources=sources)
     finally:
         store.close()
 

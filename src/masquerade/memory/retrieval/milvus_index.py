@@ -26,6 +26,8 @@ class MilvusIndex:
     """Nearest passages by dot product, with the methods of ``VectorIndex``. What Milvus holds is brought up to date
     with the store; a version of the store's state says when that is needed."""
 
+    saved = True  # Milvus keeps what it is given
+
     def __init__(self, store: CollectionStore, width: int, uri: str) -> None:
         try:
             pymilvus = import_module("pymilvus")
@@ -72,7 +74,7 @@ class MilvusIndex:
                 self.store.set_meta(milvus=version)
 
     def save(self) -> None:
-        """Nothing to do: Milvus keeps what it was given."""
+        """Nothing to do."""
 
     def search(self, vector: np.ndarray, k: int, allowed: np.ndarray | None = None) -> list[tuple[int, float]]:
         """The nearest passages of a vector (width,) with their dot products, the best one first; of ``allowed`` ones

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -107,7 +108,7 @@ class CollectionStore:
         for statement in _SCHEMA.split(";\n"):
             if statement.strip():
                 self.database.execute(statement)
-        self.database.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
+        self.set_meta(format=str(FORMAT), id=uuid4().hex)
 
     def _check(self) -> None:
         found = self.meta("format")
@@ -148,6 +149,10 @@ class CollectionStore:
     def lock_held(self) -> bool:
         """Whether this process is the writer."""
         return self._lock is not None
+
+    def index_path(self, kind: str) -> Path:
+        """Where an index of this collection is. The name has the collection's id: the index of another is not used."""
+        return self.folder / f"{kind}-{self.meta('id')[:12]}"
 
     def version(self) -> str:
         """A text that differs for any two states of the passages: numbers are given once, so that the last number and
@@ -226,9 +231,9 @@ class CollectionStore:
         return removed
 
     def clear(self) -> None:
-        """Remove everything but the format; passages keep getting new numbers."""
+        """Remove everything but the format and the id; passages keep getting new numbers."""
         self.drop(list(self.files()))
-        self.database.execute("DELETE FROM meta WHERE name != 'format'")
+        self.database.execute("DELETE FROM meta WHERE name NOT IN ('format', 'id')")
 
     def count(self, table: str) -> int:
         """The number of rows of a table; conditions may follow its name."""

@@ -10,7 +10,6 @@ from masquerade.files import write_whole
 from masquerade.memory.retrieval.packages import retrieval_package
 from masquerade.memory.retrieval.store import CollectionStore
 
-FILE = "vectors.faiss"
 KINDS = {"flat": 0, "8 bits": 100_000, "IVF, 8 bits": 400_000}  # from how many passages on each kind is used
 SAMPLE = 50_000  # vectors that quantisers are trained on
 PROBED = 16  # one in this many lists of an inverted file is searched
@@ -25,6 +24,8 @@ def kind_for(count: int) -> str:
 
 class Vectors(Protocol):
     """What a collection needs of an index of vectors."""
+
+    saved: bool  # whether the next process finds it as it is now
 
     @property
     def kind(self) -> str:
@@ -46,7 +47,7 @@ class VectorIndex:
 
     def __init__(self, store: CollectionStore, width: int) -> None:
         self.faiss = retrieval_package("faiss")
-        self.store, self.width, self.path = store, width, store.folder / FILE
+        self.store, self.width, self.path = store, width, store.index_path("vectors").with_suffix(".faiss")
         self.index, self.saved = self._read(), True
         if self.index is None:
             self.index, self.saved = self._empty("flat", np.zeros(0, np.int64)), False

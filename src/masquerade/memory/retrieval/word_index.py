@@ -13,7 +13,6 @@ from masquerade.memory.retrieval.packages import retrieval_package
 from masquerade.memory.retrieval.store import CollectionStore
 from masquerade.memory.retrieval.words import search_terms
 
-FOLDER = "words"
 HEAP = 64_000_000  # bytes that new terms are collected in
 PART = 2_000  # passages that are added between two commits
 
@@ -24,7 +23,7 @@ class WordIndex:
 
     def __init__(self, store: CollectionStore) -> None:
         self.tantivy = retrieval_package("tantivy")
-        self.store, self.path = store, store.folder / FOLDER
+        self.store, self.path = store, store.index_path("words")
         builder = self.tantivy.SchemaBuilder()
         builder.add_unsigned_field("passage", stored=True, indexed=True, fast=True)
         builder.add_text_field("words", tokenizer_name="terms", index_option="freq")
