@@ -342,9 +342,11 @@ def test_a_run_that_is_killed_and_resumed_has_the_losses_of_an_unbroken_one_to_t
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_losses_of_one_with_the_same_batch(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", ["mlm", "mixture"])
+def test_two_processes_have_the_losses_of_one_with_the_same_batch(home: Path, tmp_path: Path, objective: str) -> None:
     (tmp_path / "run.py").write_text(SCRIPT)
-    still = ["model.dropout=0.0", "model.attention_dropout=0.0", "steps=6"]
+    still = ["model.dropout=0.0", "model.attention_dropout=0.0", "steps=6", f"objective={objective}"]
+    still += ["options.mlm=0.8", "options.nsp=0.2", "rows=2"] if objective == "mixture" else []
     Run(recipe(home, tmp_path / "one", *still)).train()
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     words = [*launcher, tmp_path / "run.py", home / "recipe.toml", "new", f'out="{tmp_path / "two"}"', *still]
@@ -517,3 +519,14 @@ def test_names_come_from_a_list_a_file_or_the_titles_of_a_corpus(home: Path, tmp
     (tmp_path / "empty.jsonl").write_text('{"text": "a"}\n')
     with pytest.raises(MasqueradeError, match="There are no names"):
         make_objective("entity", tokenizer, {"names": str(tmp_path / "empty.jsonl")})
+
+
+def test_a_run_saved_under_older_names_is_resumed(home: Path, tmp_path: Path) -> None:
+    Run(recipe(home, tmp_path, "steps=3")).train()
+    state = json.loads((tmp_path / "step-3" / "state.json").read_text())
+    old = {"step": state["step"], "place": state["cursor"]}
+    (tmp_path / "step-3" / "state.json").write_text(json.dumps(old))
+    run = Run(recipe(home, tmp_path, "steps=4", "precision=no"), resume=True)
+    assert run.step == 3
+    assert run.cursor == DataCursor(**state["cursor"]) != DataCursor()
+    run.train()
