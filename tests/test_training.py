@@ -415,7 +415,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint
 
     run._step = poisoned  # type: ignore[method-assign, assignment]
     with pytest.raises(
-        MasqueradeError, match=r"The loss of step 8 is nan; .* go on from .*step-6, which is still good"
+        MasqueradeError, match=r"The loss of step 8 is nan; .* continue from .*step-6"
     ):
         run.train()
 
@@ -440,7 +440,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(home: Path, tmp_path: Path) -> None:
     Run(recipe(home, tmp_path, "steps=3")).train()
-    with pytest.raises(MasqueradeError, match="already holds a run; go on with --resume"):
+    with pytest.raises(MasqueradeError, match="already holds a run; continue it with --resume"):
         Run(recipe(home, tmp_path, "steps=3"))
 
 

@@ -33,11 +33,11 @@ TITLE = re.compile(r" = [^=\n]+ = \n?")  # of an article in WikiText; the headin
 class Tokens:
     """Documents as ids, read from disk as they are needed."""
 
-    ids: Ids  # all documents behind one another
-    ends: NDArray[np.int64]  # where each document ends
+    ids: Ids  # of all documents, one after another
+    ends: NDArray[np.int64]  # the end of each document in ``ids``
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """The number of documents."""
         return len(self.ends)
 
     def __getitem__(self, number: int) -> Ids:
@@ -210,7 +210,7 @@ def _open(folder: Path) -> Tokens:
 
 
 def _mark(sources: Sequence[str], tokenizer: Tokenizer, field: str) -> str:
-    """What a prepared corpus depends on, as a hash: sources with their sizes and times, and the tokenizer."""
+    """The hash of what a prepared corpus depends on: sources with their sizes and times, and the tokenizer."""
     facts: list[object] = [field]
     for source in sources:
         path = Path(source).expanduser()

@@ -52,10 +52,10 @@ class Tagged:
 def read_classified(source: str, text: str = "", pair: str = "", label: str = "") -> list[Classified]:
     """The labelled texts of a file or hub data set. Fields are found by the names given, or by the usual ones; a table
     without names has the text first and the label last."""
-    asked = {"text": text, "pair": pair, "label": label}
+    given = {"text": text, "pair": pair, "label": label}
     found = []
-    for record in _records(source, asked):
-        values = {role: _field(record, role, name, source) for role, name in asked.items()}
+    for record in _records(source, given):
+        values = {role: _field(record, role, name, source) for role, name in given.items()}
         if values["text"] is None:
             raise MasqueradeError(
                 f"The records of {source} have no field with a usual name for the text; name it: text = '…'."
@@ -91,18 +91,18 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
     return found
 
 
-def _records(source: str, asked: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+def _records(source: str, given: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
     """The records of a table, of a JSON or Parquet file, or of a hub data set."""
     path = Path(source).expanduser()
     if path.is_file() and path.suffix in TABLES:
-        yield from _table(path, TABLES[path.suffix], asked)
+        yield from _table(path, TABLES[path.suffix], given)
     elif path.is_file() and path.suffix not in (".json", ".jsonl", ".parquet"):
         raise MasqueradeError(f"{path} cannot be read here; give a .tsv, .csv, .json, .jsonl or .parquet file.")
     else:
         yield from read_records(source)
 
 
-def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _table(path: Path, separator: str, given: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The rows of a table. The first row holds the names of the columns if one of them is given or usual."""
     csv.field_size_limit(LONGEST)
     try:
@@ -113,7 +113,7 @@ def _table(path: Path, separator: str, asked: Mapping[str, str]) -> Iterator[dic
                 rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MasqueradeError(f"The table {path} cannot be read: {error}.") from error
-    usual = {name for names in NAMES.values() for name in names} | {name for name in asked.values() if name}
+    usual = {name for names in NAMES.values() for name in names} | {name for name in given.values() if name}
     rows = [row for row in rows if row]
     if rows and usual.intersection(rows[0]):
         names, rows = rows[0], rows[1:]

@@ -120,10 +120,10 @@ def best_tags(scores: Tensor, blocked: Tensor) -> list[int]:
     """The best sequence of tags without a blocked transition (Viterbi): scores (n, tags) → n tags."""
     if not len(scores):
         return []
-    chances = scores.log_softmax(-1)
+    log_probs = scores.log_softmax(-1)
     steps = torch.zeros(blocked.shape).masked_fill(blocked, float("-inf"))
-    best, back = chances[0] + steps[0], []
-    for each in chances[1:]:
+    best, back = log_probs[0] + steps[0], []
+    for each in log_probs[1:]:
         value, source = (best.unsqueeze(-1) + steps[1:]).max(0)
         best = value + each
         back.append(source)

@@ -194,7 +194,9 @@ OBJECTIVES: dict[str, ObjectiveEntry] = {
     "diffusion": ObjectiveEntry(_simple(MaskedDiffusion), "masked diffusion: any share of the tokens"),
     "blocks": ObjectiveEntry(_simple(BlockDiffusion), "block diffusion: one block after another"),
     "mass": ObjectiveEntry(_simple(Mass), "MASS: a decoder writes the masked half", "mass", decoder=True),
-    "t5": ObjectiveEntry(_t5, "T5: a decoder writes the spans behind sentinels", "t5", decoder=True, needs=("sep",)),
+    "t5": ObjectiveEntry(
+        _t5, "T5: a decoder writes the spans that sentinels replace", "t5", decoder=True, needs=("sep",)
+    ),
     "bart": ObjectiveEntry(_bart, "BART: a decoder writes the text without noise", "bart", decoder=True),
     "pegasus": ObjectiveEntry(_pegasus, "PEGASUS: a decoder writes the main sentences", "pegasus", decoder=True),
     "mixture": ObjectiveEntry(_mixture, "several objectives in shares: options.mlm = 0.5, options.span = 0.5"),

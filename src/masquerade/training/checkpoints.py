@@ -23,7 +23,7 @@ KEPT = 2  # the number of checkpoints that are not deleted
 
 @dataclass(frozen=True)
 class RunState:
-    """How far a run has come."""
+    """The progress of a run."""
 
     step: int = 0  # finished optimizer steps
     cursor: DataCursor = field(default_factory=DataCursor)

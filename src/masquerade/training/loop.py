@@ -77,7 +77,7 @@ class Run:
         checkpoint = self.store.latest()
         if checkpoint is not None and not resume:
             out = self.recipe.out
-            raise MasqueradeError(f"{out} already holds a run; go on with --resume, or choose another 'out'.")
+            raise MasqueradeError(f"{out} already holds a run; continue it with --resume, or choose another 'out'.")
         torch.manual_seed(self.recipe.seed)
         networks, saved, state = (job.begin(), None, RunState()) if checkpoint is None else self.store.load(checkpoint)
         self.step, self.cursor, job.kept = state.step, state.cursor, dict(state.kept)
@@ -174,8 +174,8 @@ class Run:
     def _check(self, loss: float) -> None:
         if not math.isfinite(loss):
             raise MasqueradeError(
-                f"The loss of step {self.step} is {loss}; lower the 'rate' or raise 'warmup', and go on from "
-                f"{self.store.latest() or 'the start'}, which is still good."
+                f"The loss of step {self.step} is {loss}; lower the 'rate' or raise 'warmup', and continue from "
+                f"{self.store.latest() or 'the start'}."
             )
 
 

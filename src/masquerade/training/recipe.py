@@ -30,7 +30,7 @@ class Recipe:
 
     train: tuple[str, ...]  # files or hub data sets
     out: str  # the run's folder
-    start: str = ""  # a checkpoint to go on from; none for fresh weights
+    start: str = ""  # a checkpoint to start from; empty for fresh weights
     held_out: tuple[str, ...] = ()
     length: int = 128  # tokens of a piece, special ones included
     row: int = 128  # tokens of a packed row; a longer example gets a row of its own
