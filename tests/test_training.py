@@ -414,9 +414,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_checkpoint
         return step(rows) | ({"loss": float("nan")} if run.step == 7 else {})  # type: ignore[arg-type]
 
     run._step = poisoned  # type: ignore[method-assign, assignment]
-    with pytest.raises(
-        MasqueradeError, match=r"The loss of step 8 is nan; .* continue from .*step-6"
-    ):
+    with pytest.raises(MasqueradeError, match=r"The loss of step 8 is nan; .* continue from .*step-6"):
         run.train()
 
 
