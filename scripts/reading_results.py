@@ -54,7 +54,7 @@ from masquerade.reading.training import Reading, TrainReader
 from masquerade.training.loop import Run
 from masquerade.training.recipe import read_recipe
 
-FILES = {"en": ("en-train.jsonl", "en-wiki.jsonl"), "zh": ("zh-train.jsonl", "zh-dev.jsonl")}
+FILES = {"en": ("en-train.jsonl", "en-tune.jsonl"), "zh": ("zh-train.jsonl", "zh-tune.jsonl")}
 METRIC = {"en": "squad", "zh": "cmrc"}
 ALONE = {part: [f"parts.{each}={int(each == part)}" for each in PARTS] for part in PARTS}
 FORKS = (0, 2, 3, 4, 6)

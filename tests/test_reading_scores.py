@@ -317,3 +317,9 @@ def test_cmrc_normalising_twice_only_strips(text: str) -> None:
 def test_no_questions_are_one_sentence(metric: str) -> None:
     with pytest.raises(MasqueradeError, match="no questions to score"):
         METRICS[metric]({}, [])
+
+
+def test_no_answer_is_right_where_a_chinese_question_has_none() -> None:
+    record = QuestionRecord("1", "谁？", ("没有人。",), ((),), ())
+    assert cmrc_scores({"1": ""}, [record]).total == {"exact": 100.0, "f1": 100.0}
+    assert cmrc_scores({"1": "没有人"}, [record]).total == {"exact": 0.0, "f1": 0.0}

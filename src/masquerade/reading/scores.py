@@ -150,6 +150,8 @@ def _cmrc(prediction: str | None, accepted: Sequence[str]) -> dict[str, float]:
     if prediction is None:
         return {"exact": 0.0, "f1": 0.0}
     guess, answers = cmrc_tokens(prediction), [cmrc_tokens(answer) for answer in accepted]
+    if not answers:  # CMRC has no such questions; as in SQuAD 2.0, no answer is right and any other is wrong
+        return {"exact": float(not prediction), "f1": float(not prediction)}
     return {
         "exact": float(cmrc_normal(prediction) in map(cmrc_normal, accepted)),
         "f1": max((_f1(_longest_run(guess, answer), guess, answer) for answer in answers), default=0.0),
