@@ -44,9 +44,10 @@ from masquerade.checkpoints.folders import load
 from masquerade.decoding.spans import choose_spans, ends_at, span_scores, words_at
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json, write_text
+from masquerade.reading.answers import Candidate
 from masquerade.reading.decoders import DECODERS
 from masquerade.reading.memory import encode_passages, encode_questions
-from masquerade.reading.reader import Found, Reader
+from masquerade.reading.reader import Reader, WindowQuestion
 from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.reading.span_scores import PARTS
@@ -186,7 +187,9 @@ class Walker(Reader):
     asked = missed = silent = 0  # windows asked; those with a better span than the one found; those without an answer
 
     @torch.inference_mode()
-    def _pointed(self, batch: Sequence[list[Any]], n_best: int) -> Iterator[Found]:
+    def _written(
+        self, batch: Sequence[list[WindowQuestion]], n_best: int, decoder: str, free: bool
+    ) -> Iterator[tuple[WindowQuestion, list[Candidate], float]]:
         kept = encode_passages(self.model, self.layout, [asks[0].window for asks in batch])
         rows = encode_questions(self.model, self.layout, kept, [[ask.ids for ask in asks] for asks in batch])
         logs = self.model.head("lm", rows.slots).float().log_softmax(-1)
@@ -209,7 +212,8 @@ def evaluate(folder: Path, way: str, records: Sequence[QuestionRecord], metric: 
     elif set(parts) <= set(PARTS):
         chosen = {part: reader.settings.parts[part] * (part in parts) for part in PARTS}
         reader.settings = replace(reader.settings, parts=chosen)
-    decoder, start = way if way in DECODERS else "parallel", time.perf_counter()
+    decoder = "autoregressive" if walks else way if way in DECODERS else "parallel"
+    start = time.perf_counter()
     answers = reader.ask_many([(record.question, record.passages) for record in records], decoder=decoder)
     taken = {"seconds": time.perf_counter() - start}
     if isinstance(reader, Walker):
