@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collection_cases import BRIDGE, HARBOUR, TEXTS, tiny_encoder, write_folder
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from masquerade.documents.document import Citation, Document
@@ -61,6 +61,7 @@ def names(kb: KnowledgeBase, query: str, **options: object) -> list[str]:
         max_size=60,
     )
 )
+@example(["# Head\n"] * 6 + ["One. ", "One. ", "三四五。", "三四五。", "三四五。", "三四五。", "# Head\n", "# Head\n"])
 def test_passages_cover_the_text_in_order_and_know_their_places(parts: list[str]) -> None:
     document = Document("x.md", "".join(parts))
     passages, end = cut_passages(document, size=60), 0

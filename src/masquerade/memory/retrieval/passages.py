@@ -76,10 +76,10 @@ def cut_passages(document: Document, size: int = SIZE) -> list[Passage]:
     passages, current, heading, filled = list[Passage](), list[Unit](), "", 0
     for unit in _units(document, size):
         section = unit.heading is not None and filled >= SECTION and any(each.heading is None for each in current)
-        if section or (current and filled + unit.letters > size):
+        while section or (current and filled + unit.letters > size):  # what is left may still leave no room
             keep = len(current) if section else _paragraph_end(current, size)
             heading = _close(document, passages, current[:keep], heading)
-            current = current[keep:]
+            current, section = current[keep:], False
             filled = sum(each.letters for each in current)
         current.append(unit)
         filled += unit.letters
