@@ -127,7 +127,7 @@ def kb_eval(
     questions: Annotated[list[str], typer.Argument(help="JSON lines with question and answers, or a SQuAD file.")],
     folder: Collection,
     k: Annotated[int, typer.Option("--k", "-k", help="Passages that are read for an answer.")] = 10,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only this many questions, from the first on.")] = None,
     dense: Dense = None,
     read: Annotated[bool, typer.Option(help="Answer the questions too, not only search.")] = True,
     encoder: EncoderName = None,

@@ -98,7 +98,7 @@ def plan(figure: Figure) -> list[Text]:
 
 
 def lay_figure(figure: Figure) -> Drawing:
-    """The figure as a drawing: every cell so many pixels, lines through the middle of cells."""
+    """The figure as a drawing: cells of a fixed size in pixels, lines through the middle of cells."""
     across, down = figure.size
     width = max(2 * MARGIN + across * ACROSS, 400)
     boxes: list[Box] = []

@@ -160,7 +160,7 @@ class QuestionAnswering:
         return answers
 
     def _windows(self, question: int, context: int, asking: Asking) -> list[tuple[int, int]]:
-        """The first and last tokens (the latter not included) of a context's windows, beside a question of so many."""
+        """The token ranges (end not included) of a context's windows, beside a question of that many tokens."""
         if self.model is None:
             raise TypeError("no model to point with")
         spec = self.model.spec

@@ -12,7 +12,7 @@ from masquerade.memory.retrieval.search import Found
 from masquerade.reading.records import QuestionRecord
 from masquerade.reading.scores import METRICS, cmrc_normal, squad_normal
 
-CUTS = (1, 5, 20)  # recall is measured among the first so many passages
+CUTS = (1, 5, 20)  # recall is measured among this many passages
 TOGETHER = 16  # questions that are read at once
 
 
