@@ -34,6 +34,12 @@ Decoder = Annotated[
     str,
     typer.Option(help="parallel (the best span by all heads, in one pass), blocks, autoregressive, rerank or mixture."),
 ]
+MemoryName = Annotated[
+    str | None, typer.Option(help="cogltx: of a text longer than the window, read the blocks that a judge keeps.")
+]
+JudgeName = Annotated[
+    str | None, typer.Option(help="With --memory: the folder of the judge, if it is not in the model's.")
+]
 InFile = Annotated[str | None, typer.Option("--in", help="A file with one text per line; - for standard input.")]
 
 

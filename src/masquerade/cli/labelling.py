@@ -6,8 +6,22 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Changes, InFile, Json, ModelName, Predictions, RecipeName, Resume, app, evaluate, train
+from masquerade.cli.app import (
+    Changes,
+    InFile,
+    Json,
+    JudgeName,
+    MemoryName,
+    ModelName,
+    Predictions,
+    RecipeName,
+    Resume,
+    app,
+    evaluate,
+    train,
+)
 from masquerade.cli.recipes import recipe_file
+from masquerade.errors import MasqueradeError
 
 
 @app.command()
@@ -16,12 +30,22 @@ def classify(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to classify.")] = None,
     pair: Annotated[str | None, typer.Option(help="A second text, for classifiers of text pairs.")] = None,
     source: InFile = None,
+    memory: MemoryName = None,
+    judge: JudgeName = None,
     as_json: Json = False,
 ) -> None:
     """Classify texts, each with its probability.
 
     [dim]masquerade classify --model runs/sst2 "A charming and often affecting journey."[/dim]
+    [dim]masquerade classify --model runs/long --memory cogltx --in documents.txt[/dim]
     """
+    if memory is not None:
+        from masquerade.cli.show.working import classify_with_memory
+
+        if pair is not None:
+            raise MasqueradeError("--memory is for long texts, not for pairs; leave --pair out.")
+        classify_with_memory(model, texts or [], source, memory, judge, as_json)
+        return
     from masquerade.cli.show.labels import show_classes
 
     show_classes(model, texts or [], pair, source, as_json)

@@ -12,6 +12,7 @@ from masquerade.cli import (  # noqa: F401  (their commands register themselves)
     labelling,
     models,
     reading,
+    working,
     writing,
 )
 from masquerade.cli.app import app

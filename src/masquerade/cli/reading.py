@@ -14,6 +14,8 @@ from masquerade.cli.app import (
     Changes,
     Decoder,
     Json,
+    JudgeName,
+    MemoryName,
     ModelName,
     Predictions,
     RecipeName,
@@ -89,6 +91,11 @@ def ask(
     where: Where = None,
     dense: Dense = None,
     trace: Annotated[bool, typer.Option("--trace", help="With --kb: show every stage with its time.")] = False,
+    rag: Annotated[
+        str | None, typer.Option(help="With --kb: write the answer by this run of 'train rag' instead of reading it.")
+    ] = None,
+    memory: MemoryName = None,
+    judge: JudgeName = None,
     as_json: Json = False,
 ) -> None:
     """Answer a question from your texts, with its probability and its place.
@@ -108,8 +115,23 @@ def ask(
 
         if source:
             raise MasqueradeError("--in and --kb cannot be given together; ask the files or the collection.")
+        if memory is not None:
+            raise MasqueradeError("--memory is for files; a collection finds its passages itself. Leave it out.")
+        if rag is not None:
+            from masquerade.cli.show.rag import write_from
+
+            write_from(question, kb, rag, n_best, trace, as_json)
+            return
         options = AskOptions(n_best, vote, decoder, free, windows)
         answer_from(question, kb, model, options, passages, where or [], dense, trace, as_json)
+        return
+    if rag is not None:
+        raise MasqueradeError("--rag writes from a collection; give one by --kb.")
+    if memory is not None:
+        from masquerade.cli.show.working import ask_with_memory
+
+        options = AskOptions(n_best, vote, decoder, free, windows)
+        ask_with_memory(question, source or [], model, memory, judge, options, as_json)
         return
     show_answers(question, source or [], model, AskOptions(n_best, vote, decoder, free, windows), as_json)
 

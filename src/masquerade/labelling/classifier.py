@@ -11,15 +11,19 @@ from torch import Tensor
 from masquerade.checkpoints.folders import load
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.predict import predict, under_own_mask
-from masquerade.labelling.records import Classified
-from masquerade.labelling.scores import class_scores, number_scores
+from masquerade.labelling.records import SEPARATOR, Classified
+from masquerade.labelling.scores import class_scores, label_set_scores, number_scores
 from masquerade.layout import Layout
 from masquerade.nn.model import Model
+
+PROBLEM, SEVERAL = "problem_type", "multi_label_classification"  # how published configurations say it
+PRESENT = 0.5  # the least probability of a label, where a text may have several
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The label of a text with its probability, and those of all labels; or a number."""
+    """The label of a text with its probability, and those of all labels; or a number. Several labels are joined by
+    '|', with the probability of the least probable."""
 
     label: str
     score: float
@@ -50,9 +54,19 @@ class Classifier:
         found = predict(self.model, lay_out(self.model, pairs, self.length), "classify", done)
         return [self.prediction(scores) for scores in found]
 
+    @property
+    def several(self) -> bool:
+        """Whether a text may have several labels, or none."""
+        return bool(self.model.config.get(PROBLEM) == SEVERAL)
+
     def prediction(self, scores: Tensor) -> Prediction:
         """The prediction of scores (labels,)."""
         labels = self.model.spec.labels
+        if self.several:
+            odds = dict(zip(labels, scores.sigmoid().tolist(), strict=True))
+            found = [label for label in labels if odds[label] >= PRESENT]
+            sure = min(odds[label] for label in found) if found else 1.0 - max(odds.values())
+            return Prediction(SEPARATOR.join(found), sure, odds)
         if len(labels) == 1:
             value = float(scores[0])
             return Prediction(f"{value:.4g}", value, {labels[0]: value})
@@ -64,14 +78,20 @@ class Classifier:
         self, records: Sequence[Classified], done: Callable[[int], None] = lambda count: None
     ) -> tuple[dict[str, float], list[Prediction]]:
         """The scores of the predictions for labelled records, and the predictions."""
-        labels, known = [record.label for record in records], self.model.spec.labels
-        true = [label for label in labels if label is not None]
-        if len(true) < len(labels):
+        if not self.several and any(record.label is None for record in records):
             raise MasqueradeError("Some records have no label, so predictions cannot be scored; add the labels.")
         predictions = self([(record.text, record.pair) for record in records], done)
-        if len(known) == 1:
-            return number_scores([each.score for each in predictions], numbers(true)), predictions
-        return class_scores([each.label for each in predictions], true), predictions
+        return self.scored(predictions, records), predictions
+
+    def scored(self, predictions: Sequence[Prediction], records: Sequence[Classified]) -> dict[str, float]:
+        """The scores of predictions for labelled records."""
+        if self.several:
+            guessed = [Classified("", label=each.label).labels for each in predictions]
+            return label_set_scores(guessed, [record.labels for record in records])
+        true = [str(record.label) for record in records]
+        if len(self.model.spec.labels) == 1:
+            return number_scores([each.score for each in predictions], numbers(true))
+        return class_scores([each.label for each in predictions], true)
 
 
 def lay_out(model: Model, texts: Sequence[tuple[str, str | None]], length: int) -> list[Layout]:

@@ -16,6 +16,7 @@ from masquerade.text.chinese import is_wide
 TABLES = {".tsv": "\t", ".csv": ","}  # separators; only .csv has quoted fields
 COLUMNS = (".txt", ".conll", ".bio")
 LONGEST = 2**27  # characters of a table's field
+SEPARATOR = "|"  # between several labels of a text, where they are one field of a table
 NAMES = {  # the usual names of fields
     "text": ("text", "sentence", "text_a", "sentence1", "premise", "question"),
     "pair": ("text_b", "sentence2", "hypothesis", "pair"),
@@ -39,6 +40,11 @@ class Classified:
     text: str
     pair: str | None = None
     label: str | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of a text that may have several, or none."""
+        return tuple(label for label in (self.label or "").split(SEPARATOR) if label)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,10 @@ def _field(record: Mapping[str, Any], role: str, name: str, source: str) -> str 
     if name and name not in record:
         raise MasqueradeError(f"The records of {source} have no '{name}'; they have {', '.join(record)}.")
     found = name or next((usual for usual in NAMES[role] if usual in record), None)
-    return None if found is None or record[found] is None else str(record[found])
+    if found is None or record[found] is None:
+        return None
+    value = record[found]
+    return SEPARATOR.join(map(str, value)) if role == "label" and isinstance(value, list | tuple) else str(value)
 
 
 def _tagged(record: Mapping[str, Any], source: str) -> Tagged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,22 @@ def class_scores(predicted: Sequence[str], true: Sequence[str]) -> dict[str, flo
     right.update(guess for guess, label in zip(predicted, true, strict=True) if guess == label)
     each = [_f1(right[label], guessed[label], there[label]) for label in sorted({*predicted, *true})]
     return {"accuracy": right.total() / max(len(true), 1), "macro_f1": sum(each) / max(len(each), 1)}
+
+
+def label_set_scores(predicted: Sequence[Collection[str]], true: Sequence[Collection[str]]) -> dict[str, float]:
+    """The share of texts with exactly the right labels, the F1 of all labels together, and the mean F1 of labels."""
+    pairs = [(set(guess), set(labels)) for guess, labels in zip(predicted, true, strict=True)]
+    right, guessed, there = Counter[str](), Counter[str](), Counter[str]()
+    for guess, labels in pairs:
+        right.update(guess & labels)
+        guessed.update(guess)
+        there.update(labels)
+    each = [_f1(right[label], guessed[label], there[label]) for label in sorted({*guessed, *there})]
+    return {
+        "accuracy": sum(guess == labels for guess, labels in pairs) / max(len(pairs), 1),
+        "micro_f1": _f1(right.total(), guessed.total(), there.total()),
+        "macro_f1": sum(each) / max(len(each), 1),
+    }
 
 
 def number_scores(predicted: Sequence[float], true: Sequence[float]) -> dict[str, float]:

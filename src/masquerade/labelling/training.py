@@ -13,12 +13,13 @@ from masquerade.data.examples import Example, PerExample, TokenIndex
 from masquerade.data.packing import DataCursor, Row, packed
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
-from masquerade.labelling.classifier import Classifier, lay_out, numbers
+from masquerade.labelling.classifier import PROBLEM, SEVERAL, Classifier, lay_out, numbers
 from masquerade.labelling.predict import sentence_tokens
 from masquerade.labelling.records import Classified, Tagged, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger, cut, labelled, tag_names
+from masquerade.layout import Layout
 from masquerade.nn.model import Model
-from masquerade.objectives.loss import Loss, SentenceTerm, Term, TermLoss, TokenTerm
+from masquerade.objectives.loss import LabelSetTerm, Loss, SentenceTerm, Term, TermLoss, TokenTerm
 from masquerade.objectives.networks import savable
 from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import FineTuning
@@ -65,9 +66,7 @@ class FineTune(TrainingJob):
 
 
 class TrainClassifier(FineTune):
-    """Texts or pairs of texts, each with a class or a number."""
-
-    terms: ClassVar = {"classes": SentenceTerm("classify")}
+    """Texts or pairs of texts, each with a class, a number, or any number of labels."""
 
     def __init__(self, recipe: FineTuning) -> None:
         self.recipe = recipe
@@ -75,16 +74,14 @@ class TrainClassifier(FineTune):
         train = [record for source in recipe.train for record in read_classified(source, *names)]
         self.train = train[: recipe.limit or None]
         self.test = [record for source in recipe.held_out for record in read_classified(source, *names)]
-        if any(record.label is None for record in [*self.train, *self.test]):
-            raise MasqueradeError("Some records have no label; name the field that holds it: label = '…'.")
+        check_labels(recipe, [*self.train, *self.test])
 
     def begin(self) -> dict[str, Model]:
-        labels = sorted({str(record.label) for record in self.train})
-        if self.recipe.regression:
-            labels = ["score"]
-        elif len(labels) < 2:
-            raise MasqueradeError(f"All training records have the label '{labels[0]}'; a classifier needs two labels.")
-        return {"": with_labels(load(self.recipe.start), "classify", tuple(labels))}
+        return {"": new_classifier(load(self.recipe.start), self.recipe, self.train)}
+
+    def loss(self, networks: dict[str, Model]) -> Loss:
+        term = LabelSetTerm("classify") if self.recipe.several else SentenceTerm("classify")
+        return TermLoss(networks[""], {"classes": term})
 
     def read(self, model: Model, folder: Path) -> None:
         self.examples, self.held_out = (self._examples(model, records) for records in (self.train, self.test))
@@ -94,23 +91,50 @@ class TrainClassifier(FineTune):
 
     def _examples(self, model: Model, records: Sequence[Classified]) -> list[Example]:
         layouts = lay_out(model, [(record.text, record.pair) for record in records], self.recipe.length)
-        labels, known = [str(record.label) for record in records], model.spec.labels
-        unknown = set(labels) - set(known)
-        if unknown and not self.recipe.regression:
-            raise MasqueradeError(
-                f"The label '{min(unknown)}' does not occur in training; there are {', '.join(known)}."
-            )
-        targets = numbers(labels) if self.recipe.regression else [known.index(label) for label in labels]
-        return [
-            Example(
-                layout,
-                extra={
-                    "sentence_label": PerExample(target),
-                    "sentence_token": TokenIndex(sentence_tokens(model, layout).nonzero()[:, 0]),
-                },
-            )
-            for layout, target in zip(layouts, targets, strict=True)
-        ]
+        targets = class_targets(model, self.recipe, records)
+        return [class_example(model, layout, target) for layout, target in zip(layouts, targets, strict=True)]
+
+
+def check_labels(recipe: FineTuning, records: Sequence[Classified]) -> None:
+    """An error for records without a label."""
+    if not recipe.several and any(record.label is None for record in records):
+        raise MasqueradeError("Some records have no label; name the field that holds it: label = '…'.")
+
+
+def new_classifier(model: Model, recipe: FineTuning, records: Sequence[Classified]) -> Model:
+    """An encoder with a fresh head for the labels of the training records."""
+    if recipe.several:
+        labels = sorted({label for record in records for label in record.labels})
+        if not labels:
+            raise MasqueradeError("No training record has a label; a classifier needs some to learn from.")
+        made = with_labels(model, "classify", tuple(labels))
+        made.config = {**made.config, PROBLEM: SEVERAL}
+        return made
+    labels = sorted({str(record.label) for record in records})
+    if recipe.regression:
+        labels = ["score"]
+    elif len(labels) < 2:
+        raise MasqueradeError(f"All training records have the label '{labels[0]}'; a classifier needs two labels.")
+    return with_labels(model, "classify", tuple(labels))
+
+
+def class_targets(model: Model, recipe: FineTuning, records: Sequence[Classified]) -> list[PerExample]:
+    """What a classifier predicts for each record: the number of its class, its number, or a 0 or 1 for each label."""
+    known = model.spec.labels
+    names = [record.labels if recipe.several else (str(record.label),) for record in records]
+    unknown = {name for some in names for name in some} - set(known)
+    if unknown and not recipe.regression:
+        raise MasqueradeError(f"The label '{min(unknown)}' does not occur in training; there are {', '.join(known)}.")
+    if recipe.several:
+        return [PerExample([[int(label in some) for label in known]]) for some in names]
+    labels = [some[0] for some in names]
+    return [PerExample(each) for each in (numbers(labels) if recipe.regression else map(known.index, labels))]
+
+
+def class_example(model: Model, layout: Layout, target: PerExample) -> Example:
+    """A text, laid out, with what a classifier predicts for it."""
+    first = TokenIndex(sentence_tokens(model, layout).nonzero()[:, 0])
+    return Example(layout, extra={"sentence_label": target, "sentence_token": first})
 
 
 class TrainTagger(FineTune):

@@ -118,6 +118,16 @@ class SentenceTerm(Term):
         return F.cross_entropy(scores, label, reduction="sum")
 
 
+class LabelSetTerm(SentenceTerm):
+    """The loss of texts that may have several labels: binary cross-entropy of each label, whose 0 or 1 are the entries
+    of ``sentence_label``, averaged over the labels."""
+
+    def sum(self, model: Model, states: StatesAt, batch: Batch) -> Tensor:
+        label = batch.extra["sentence_label"]
+        scores = model.head(self.head, states[batch.extra["sentence_token"]]).float()
+        return F.binary_cross_entropy_with_logits(scores, label.float(), reduction="sum") / scores.shape[-1]
+
+
 def at_indices(batch: Batch, *names: str) -> Tensor | None:
     """The tokens that the extra fields name, as bool (rows, n); None if the batch has none of the fields."""
     found = [batch.extra[name] for name in names if name in batch.extra]

@@ -94,6 +94,7 @@ class FineTuning(Recipe):
     pair: str = ""  # … of the second text of a pair
     label: str = ""  # … of the label; the usual names, or the last column, if empty
     regression: bool = False  # labels are numbers and are predicted as numbers
+    several: bool = False  # a text may have several labels, or none
     limit: int = 0  # the number of training records that are used; 0: all
     batch: int = 32  # records of an optimizer step, over all processes
     epochs: float = 3.0
@@ -106,6 +107,8 @@ class FineTuning(Recipe):
             raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if not self.start:
             raise MasqueradeError("The recipe lacks the checkpoint to fine-tune; add start = '…'.")
+        if self.several and self.regression:
+            raise MasqueradeError("A recipe predicts several labels or numbers; set 'several' or 'regression'.")
 
 
 Kind = TypeVar("Kind", bound=Recipe)

@@ -55,7 +55,7 @@ def show_answers(
             shipped("zh")  # stops before anything is read, if the Chinese reader is not installed
     documents, skipped = read_documents(sources)
     _show_guesses(documents)
-    session = AskSession(_load(model, question or "", documents), documents, options, as_json)
+    session = AskSession(load_reader(model, question or "", documents), documents, options, as_json)
     if question is not None:
         session.answer(question)
     else:
@@ -68,7 +68,7 @@ def show_answers(
     show_skipped(skipped)
 
 
-def _load(model: str | None, question: str, documents: Sequence[Document]) -> Reader:
+def load_reader(model: str | None, question: str, documents: Sequence[Document]) -> Reader:
     """The reader that was named, or the shipped one for the language of the question or the texts."""
     if model is None:
         model = language(question, "\n".join(each.text for each in documents))
@@ -87,9 +87,9 @@ def _show_guesses(documents: Sequence[Document]) -> None:
 
 
 def show_skipped(skipped: Sequence[Skipped]) -> None:
-    """Name the files that were not read, with their reasons."""
+    """Name the files, and lines of files, that were not read, with their reasons."""
     if skipped:
-        print(f"{len(skipped):,} of the files were not read:", file=sys.stderr)
+        print("Not read:", file=sys.stderr)
     for each in skipped[:LISTED]:
         print(f"  {each.reason}", file=sys.stderr)
     if len(skipped) > LISTED:

@@ -34,7 +34,7 @@ def show_classes(model: str, texts: Sequence[str], pair: str | None, source: str
     table = Table("value", "text") if numbers else Table("label", "probability", "text")
     for text, predicted in zip(given, predictions, strict=True):
         probability = [] if numbers else [f"{predicted.score:.1%}"]
-        table.add_row(Text(predicted.label), *probability, Text(text))
+        table.add_row(Text(predicted.label or "none"), *probability, Text(text))
     Console(highlight=False).print(table)
 
 

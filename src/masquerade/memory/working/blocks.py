@@ -1,0 +1,109 @@
+"""A text as blocks: cut by dynamic programming at the ends of lines, sentences and clauses (CogLTX)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from masquerade.text.tokenizer import Tokenizer
+
+SIZE = 63  # tokens of a block at most, without the separator after it
+BLOCK = 4  # the cost of each block, so that short ones are joined
+LINE, SENTENCE, CLAUSE, ANYWHERE = 0, 1, 2, 8  # the cost of a block's end
+PRICES = {"\n": LINE, **dict.fromkeys(".?!", SENTENCE), ",": CLAUSE}
+CHINESE_PRICES = {**dict.fromkeys("。？！；", SENTENCE), **dict.fromkeys("，、", CLAUSE)}
+PART = 100_000  # characters of a text that are tokenized at once, so that long texts take little memory
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a text: its token ids, and its first character and the one after its last."""
+
+    ids: tuple[int, ...]
+    start: int
+    end: int
+    text: int = 0  # the number of the text, if there are several
+
+
+def token_prices(tokens: Sequence[str], chinese: bool = True) -> list[int | None]:
+    """The price of an end after each token; None where a block ends only if it must."""
+    known = {**PRICES, **CHINESE_PRICES} if chinese else PRICES
+    return [known.get(token.removeprefix("Ġ")) for token in tokens]
+
+
+def cut(prices: Sequence[int | None], size: int = SIZE) -> list[int]:
+    """The ends (exclusive) of the blocks whose costs add up to least, in linear time. The last end is the number of
+    tokens; the text's last token costs nothing unless it has a price. Of equal sums the shorter last block wins."""
+    if size < 1:
+        raise ValueError(f"a block has at least 1 token, not {size}")
+    places, costs, before = [0], [0], [-1]  # offered ends, their least sums, and the end before each
+    queue = deque([0])  # offered ends that may come before the next one: sums rise from left to right
+
+    def offer(place: int, price: int) -> None:
+        while places[queue[0]] < place - size:
+            queue.popleft()
+        places.append(place)
+        costs.append(costs[queue[0]] + BLOCK + price)
+        before.append(queue[0])
+        while queue and costs[queue[-1]] >= costs[-1]:
+            queue.pop()
+        queue.append(len(places) - 1)
+
+    count = len(prices)
+    for index, given in enumerate(prices):
+        price = LINE if given is None and index == count - 1 else given
+        if price is None:
+            continue
+        while index + 1 - places[-1] > size:
+            offer(places[-1] + size, ANYWHERE)
+        offer(index + 1, price)
+    ends, at = list[int](), len(places) - 1
+    while places[at]:
+        ends.append(places[at])
+        at = before[at]
+    return ends[::-1]
+
+
+def even_lengths(lengths: Sequence[int], size: int = SIZE) -> list[int]:
+    """The lengths of blocks for sentences of these lengths: a sentence that is too long is cut evenly, short ones are
+    not joined."""
+    found = []
+    for length in lengths:
+        count = -(-length // size)
+        each = -(-length // count) if count else 0
+        found += [min(each, length - start) for start in range(0, length, each)] if count else []
+    return found
+
+
+def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> list[Block]:
+    """The blocks of a text; none for a text without tokens. A line break after a token is its end of a line."""
+    found = list[Block]()
+    for begin, end in _parts(text):
+        ids, places = tokenizer.encode_places([text[begin:end]])[0]
+        if not ids:
+            continue
+        prices = token_prices(tokenizer.tokens(ids))
+        for index, (_, last) in enumerate(places):
+            following = places[index + 1][0] if index + 1 < len(places) else end - begin
+            if text.find("\n", begin + last, begin + following) >= 0:
+                prices[index] = LINE
+        first = 0
+        for last in cut(prices, size):
+            start, stop = begin + places[first][0], begin + places[last - 1][1]
+            found.append(Block(tuple(ids[first:last]), start, stop, number))
+            first = last
+    return found
+
+
+def _parts(text: str) -> list[tuple[int, int]]:
+    """Spans of about PART characters that end with a line, or with a word, where there is one."""
+    found, start = list[tuple[int, int]](), 0
+    while start < len(text):
+        end = start + PART
+        if end < len(text):
+            cuts = (text.rfind(mark, start + PART // 2, end) + 1 for mark in ("\n", "。", " "))
+            end = next((place for place in cuts if place > start), end)
+        found.append((start, min(end, len(text))))
+        start = end
+    return found
