@@ -186,8 +186,8 @@ def read_long(options: argparse.Namespace) -> None:
 def bm25_text(memory: WorkingMemory, record: QuestionRecord) -> str:
     """The blocks that share most words with the question, as one text."""
     held = memory.blocks(record.passages)
-    kept = held.lexical.best(memory.judge.query(record.question)[1:-1], BLOCKS)
-    return short_text(record.passages, held.blocks, kept, (), len(held.blocks)).text
+    kept = held.best(memory.judge.query(record.question)[1:-1], BLOCKS)
+    return short_text(record.passages, held, kept, (), len(held)).text
 
 
 def classify_news(options: argparse.Namespace) -> None:

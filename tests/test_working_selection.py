@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reader_cases import reader
 from torch import Tensor
 from working_cases import encoder
 
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier
+from masquerade.labelling.tagger import Tagger
 from masquerade.layout import visible
+from masquerade.memory.working.blocks import Block
 from masquerade.memory.working.judge import Judge, new_judge, window_layout
-from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader
+from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader, MemoryTagger
 from masquerade.memory.working.recall import Ids
-from masquerade.memory.working.selection import WorkingMemory
+from masquerade.memory.working.selection import TextBlocks, WorkingMemory
+from masquerade.reading.lexical import LexicalIndex
 
 
 class WordJudge(Judge):
@@ -96,7 +102,17 @@ def test_the_memory_of_a_long_text_is_bounded_by_its_size() -> None:
     tracemalloc.stop()
     assert "anna was born in rome" in short.text
     assert held.most == short.judged < short.total
-    assert peak < 150 * len(text)
+    assert peak < 8_000_000 + 6 * len(text)  # a part of the text as tokens, and 4 bytes a token of the whole
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=9), min_size=1, max_size=12), st.data())
+def test_scores_of_blocks_are_those_of_an_index(ids: list[list[int]], data: st.DataObject) -> None:
+    query = data.draw(st.lists(st.integers(0, 6), max_size=6))
+    blocks = TextBlocks(Block(tuple(each), 7 * n, 7 * n + 5, n % 2) for n, each in enumerate(ids))
+    assert list(blocks.scores(query)) == pytest.approx(LexicalIndex(ids).scores(query).tolist())
+    assert blocks[-1] == Block(tuple(ids[-1]), 7 * len(ids) - 7, 7 * len(ids) - 2, (len(ids) - 1) % 2)
+    assert [block.ids for block in blocks] == [tuple(each) for each in ids]
 
 
 def test_one_token_of_5000_characters_and_a_question_longer_than_the_window() -> None:
@@ -131,3 +147,20 @@ def test_long_documents_are_classified_from_what_is_kept() -> None:
     predictions = MemoryClassifier(Classifier(model), memory(size=8))([TEXT, "a film is bad ."])
     assert [short.whole for _, short in predictions] == [False, True]
     assert predictions[1][0] == Classifier(model)(["a film is bad ."])[0]
+
+
+def test_entities_of_every_part_stand_in_the_whole_text() -> None:
+    model = encoder(outputs=("tag",), labels=("O", "B-name", "I-name"))
+    held, tagger = memory(size=8), Tagger(model, 60)
+    text = TEXT + "北京是首都。" * 20
+    groups = held.groups(text)
+    assert groups[0][0] == 0 and groups[-1][1] == len(held.blocks((text,))) and len(groups) > 3
+    assert all(a[1] == b[0] for a, b in pairwise(groups))
+    short = held.around(text, *groups[2], room=57)
+    part = held.blocks((text,))[slice(*groups[2])]
+    assert text[part[0].start : part[-1].end] in short.text and not short.whole
+    assert len(model.tokenizer.encode(short.text)) <= 57
+    found = MemoryTagger(tagger, held)([text, "a film is bad .", ""])
+    assert found[0] and all(0 <= each.start < each.end <= len(text) for each in found[0])
+    assert found[0] == sorted(found[0], key=lambda each: each.start)
+    assert found[1:] == [tagger(["a film is bad ."])[0], []]

@@ -27,11 +27,17 @@ def tokenizer() -> Tokenizer:
         return Tokenizer(word_pieces(Path(file.name), lowercase=True))
 
 
-def encoder(width: int = 32, longest: int = 96, outputs: tuple[str, ...] = (), seed: int = 5) -> Model:
+def encoder(
+    width: int = 32,
+    longest: int = 96,
+    outputs: tuple[str, ...] = (),
+    seed: int = 5,
+    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1"),
+) -> Model:
     """A random encoder of two layers."""
     torch.manual_seed(seed)
     spec = Spec(
         vocab=len(tokenizer()), width=width, layers=2, heads=2, feedforward=48, longest=longest, outputs=outputs,
-        init_std=0.2, dropout=0.0, attention_dropout=0.0, family="bert" if not outputs else "masquerade",
+        labels=labels, init_std=0.2, dropout=0.0, attention_dropout=0.0, family="bert" if not outputs else "masquerade",
     )  # fmt: skip
     return Model(spec, tokenizer()).eval()

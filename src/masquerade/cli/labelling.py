@@ -56,12 +56,19 @@ def tag(
     model: ModelName,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to find entities in.")] = None,
     source: InFile = None,
+    memory: MemoryName = None,
+    judge: JudgeName = None,
     as_json: Json = False,
 ) -> None:
     """Find the entities in texts.
 
     [dim]masquerade tag --model runs/cluener "彭小军在台湾的银行工作。"[/dim]
     """
+    if memory is not None:
+        from masquerade.cli.show.working import tag_with_memory
+
+        tag_with_memory(model, texts or [], source, memory, judge, as_json)
+        return
     from masquerade.cli.show.labels import show_entities
 
     show_entities(model, texts or [], source, as_json)

@@ -41,9 +41,16 @@ def show_classes(model: str, texts: Sequence[str], pair: str | None, source: str
 def show_entities(model: str, texts: Sequence[str], source: str | None, as_json: bool) -> None:
     """Print each text with its entities marked."""
     tagger, given = Tagger.load(model), read_texts(texts, source, "read")
-    kinds = sorted({label[2:] for label in tagger.model.spec.labels if label != "O"})
+    print_entities(given, tagger(given), tagger.model.spec.labels, as_json)
+
+
+def print_entities(
+    texts: Sequence[str], found: Sequence[Sequence[Entity]], labels: Sequence[str], as_json: bool
+) -> None:
+    """Print texts with their entities marked; ``labels`` are the tags of the tagger."""
+    kinds = sorted({label[2:] for label in labels if label != "O"})
     console = Console(highlight=False)
-    for text, entities in zip(given, tagger(given), strict=True):
+    for text, entities in zip(texts, found, strict=True):
         if as_json:
             print_json({"text": text, "entities": _named(text, entities)})
             continue

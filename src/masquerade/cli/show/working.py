@@ -1,4 +1,4 @@
-"""What ``ask --memory`` and ``classify --memory`` read and print."""
+"""What ``ask``, ``classify`` and ``tag`` with ``--memory`` read and print."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from rich.text import Text
 
 from masquerade.checkpoints.folders import locate
 from masquerade.cli.show.ask import AskOptions, AskSession, load_reader, questions_typed, show_skipped
+from masquerade.cli.show.labels import print_entities
 from masquerade.cli.show.output import print_json
 from masquerade.documents.document import Document
 from masquerade.documents.folders import read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_texts
 from masquerade.labelling.classifier import Classifier
+from masquerade.labelling.tagger import Tagger
 from masquerade.memory.working.judge import FOLDER, Judge
-from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader
+from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader, MemoryTagger
 from masquerade.memory.working.selection import ShortText, WorkingMemory
 from masquerade.progress import progress_bar
 from masquerade.reading.answers import Answer
@@ -139,6 +141,19 @@ def classify_with_memory(
         return
     table = Table("label", "probability", "blocks read", "text")
     for text, (predicted, short) in zip(given, found, strict=True):
-        read = f"{len(short.blocks)} of {short.total}"
+        read = f"{len(short.blocks)} of {short.total:,}"
+        read += f", {short.judged:,} judged" if short.judged < short.total else ""
         table.add_row(Text(predicted.label or "none"), f"{predicted.score:.1%}", read, Text(text[:SHOWN]))
     Console(highlight=False).print(table)
+
+
+def tag_with_memory(
+    model: str, texts: Sequence[str], source: str | None, memory: str, judge: str | None, as_json: bool
+) -> None:
+    """Print the entities of each text; every part is read with what a judge keeps of the others."""
+    check_memory(memory)
+    loaded, given = load_judge(model, judge), read_texts(texts, source, "read")
+    tagger = Tagger(Tagger.load(model).model, loaded.window)
+    with progress_bar("texts", len(given)) as done:
+        found = MemoryTagger(tagger, WorkingMemory(loaded))(given, done)
+    print_entities(given, found, tagger.model.spec.labels, as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from masquerade.text.tokenizer import Tokenizer
@@ -77,8 +77,13 @@ def even_lengths(lengths: Sequence[int], size: int = SIZE) -> list[int]:
 
 
 def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> list[Block]:
-    """The blocks of a text; none for a text without tokens. A line break after a token is its end of a line."""
-    found = list[Block]()
+    """The blocks of a text; none for a text without tokens."""
+    return list(each_block(tokenizer, text, size, number))
+
+
+def each_block(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> Iterator[Block]:
+    """The blocks of a text one after the other, so that a long text needs little memory. A line break after a token is
+    its end of a line."""
     for begin, end in _parts(text):
         ids, places = tokenizer.encode_places([text[begin:end]])[0]
         if not ids:
@@ -91,9 +96,8 @@ def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int =
         first = 0
         for last in cut(prices, size):
             start, stop = begin + places[first][0], begin + places[last - 1][1]
-            found.append(Block(tuple(ids[first:last]), start, stop, number))
+            yield Block(tuple(ids[first:last]), start, stop, number)
             first = last
-    return found
 
 
 def _parts(text: str) -> list[tuple[int, int]]:

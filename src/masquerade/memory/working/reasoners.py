@@ -1,5 +1,5 @@
-"""Task models over long texts: a reader and a classifier that read what a judge keeps (CogLTX). The task models
-themselves are unchanged."""
+"""Task models over long texts: a reader, a classifier and a tagger that read what a judge keeps (CogLTX). The task
+models themselves are unchanged."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier, Prediction
+from masquerade.labelling.records import Entity
+from masquerade.labelling.tagger import Tagger
 from masquerade.memory.working.selection import ShortText, WorkingMemory
 from masquerade.reading.answers import Answer
 from masquerade.reading.reader import Reader
@@ -53,6 +55,36 @@ class MemoryClassifier:
             short = self.memory.select("", text, self.classifier.length - SPECIALS)
             found.append((self.classifier([short.text or text])[0], short))
             done(1)
+        return found
+
+
+class MemoryTagger:
+    """A tagger that reads, with each part of a text, the blocks that a judge keeps for it."""
+
+    def __init__(self, tagger: Tagger, memory: WorkingMemory) -> None:
+        self.tagger, self.memory = tagger, memory
+
+    def __call__(self, texts: Sequence[str], done: Callable[[int], None] = lambda count: None) -> list[list[Entity]]:
+        """The entities of each text, in reading order."""
+        found = []
+        for text in texts:
+            found.append(self._entities(text))
+            done(1)
+        return found
+
+    def _entities(self, text: str) -> list[Entity]:
+        room, found = self.tagger.length - SPECIALS, list[Entity]()
+        if not self.memory.blocks((text,)):
+            return found
+        for first, last in self.memory.groups(text):
+            short = self.memory.around(text, first, last, room)
+            if short.whole:
+                return self.tagger([text])[0]
+            part = self.memory.blocks((text,))[first:last]
+            for each in self.tagger([short.text])[0]:
+                _, start, end = short.original(each.start, each.end)
+                if part[0].start <= start and end <= part[-1].end:
+                    found.append(Entity(each.kind, start, end))
         return found
 
 
