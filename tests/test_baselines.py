@@ -20,7 +20,6 @@ from masquerade.checkpoints.folders import load, save
 from masquerade.errors import LayoutError, MasqueradeError, SpecError
 from masquerade.layout import Layout, batch, pad
 from masquerade.masks import backward, bidirectional, blocks, causal, pack, permuted, prefix, two_stream, window
-from masquerade.nn.cache import Cache
 from masquerade.nn.model import Model, build
 from masquerade.nn.spec import Spec
 from masquerade.text.tokenizer import Tokenizer
@@ -109,12 +108,9 @@ def test_a_recurrent_model_refuses_every_mask_but_the_causal_one(layout: Layout)
         build(TINY).hidden(layout)
 
 
-def test_a_recurrent_model_takes_no_cache_and_no_memory() -> None:
-    model = build(TINY)
-    with pytest.raises(LayoutError, match="neither a cache nor a source"):
-        model.hidden(causal([1, 2]), Cache())
-    with pytest.raises(LayoutError, match="neither a cache nor a source"):
-        model.blank_memory(1, 4)
+def test_a_recurrent_model_takes_no_memory() -> None:
+    with pytest.raises(LayoutError, match="takes no memory of keys"):
+        build(TINY).blank_memory(1, 4)
 
 
 def test_a_row_of_padding_alone_has_zero_states() -> None:
@@ -131,7 +127,6 @@ def test_padded_tensors_are_read_from_left_to_right() -> None:
     ("changes", "sentence"),
     [
         ({"recurrent": "rnn"}, "There is no recurrent layer 'rnn'; choose from lstm, gru"),
-        ({"cross": True}, "take no decoder"),
         ({"groups": 1}, "no shared weights"),
         ({"positions": ("rotary",)}, "they take no distances"),
     ],

@@ -59,7 +59,7 @@ class AutoregressiveDecoding:
         if self.history is None:
             rows = torch.arange(len(scores), device=scores.device).repeat_interleave(self.copies)
             session.select(rows)
-            scores, self.history = scores[rows], session.canvas.before
+            scores, self.history = scores[rows], session.canvas.history
         owners, states = [draft.prompt for draft in self.live], [draft.state for draft in self.live]
         done = len(self.live[0].ids)
         admitted = task.allowed_scores(scores[:, 0], self.history, done, owners, states)

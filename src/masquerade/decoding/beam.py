@@ -68,7 +68,7 @@ class BeamSearch:
         task, session, (prompts, beams), width = self.task, self.task.session, self.scores.shape, self.settings.beams
         done, vocab = self.ids.shape[1], scores.shape[-1]
         owners = [prompt for prompt in self.live for _ in range(beams)]
-        history = torch.cat([session.canvas.before, self.ids], dim=1)
+        history = torch.cat([session.canvas.history, self.ids], dim=1)
         logs = task.allowed_scores(scores[:, 0].log_softmax(-1), history, done, owners, self.states)
         # one candidate of each beam may be the end token, so 2 · width candidates leave width unfinished ones
         logs, tokens = logs.topk(min(2 * width, vocab))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from masquerade.layout import PADDING, Kind, Layout
+from masquerade.layout import IGNORE, PADDING, Kind, Layout, join
 from masquerade.nn.spec import Spec
 
 NO_TOKEN = -1  # the id where a row has no token
@@ -33,6 +33,16 @@ class Canvas:
     )
     known: int = 0  # the rank of the prompt under the bidirectional mask
 
+    @property
+    def texts(self) -> int:
+        """The number of texts that are written."""
+        return self.first.rows
+
+    @property
+    def history(self) -> Tensor:
+        """The tokens that each text continues, (texts, h)."""
+        return self.before
+
     def place(self, ids: Tensor, at: int) -> Layout:
         """The layout of new tokens, (rows, m), the first of which is number ``at`` of the text."""
         steps = at + torch.arange(ids.shape[1], device=ids.device)
@@ -47,8 +57,26 @@ class Canvas:
         """Masks for the tokens ``at`` and following, (rows, count); None if the last token predicts the next one."""
         if self.query_kind is None:
             return None
-        masks = torch.full((self.first.rows, count), self.mask, device=self.first.ids.device)
+        masks = torch.full((self.texts, count), self.mask, device=self.first.ids.device)
         return self.place(masks, at).replace(kind=self.query_kind)
+
+    def with_targets(self, texts: Tensor) -> Layout:
+        """The prompts with whole texts after them, (rows, m), and NO_TOKEN after the end of a text: the input of one
+        pass that predicts every token from those before it. Tokens that predict have the token to predict as their
+        label."""
+        gone = texts == NO_TOKEN
+        words, label = without(self.place(texts.clamp(min=0), 0), gone), texts.masked_fill(gone, IGNORE)
+        if self.query_kind is not None:  # a mask for each token, which sees the tokens before it and itself
+            kind = Kind.QUERY if self.query_kind is Kind.QUERY else Kind.PEER
+            asked = words.replace(ids=self.mask, kind=kind, horizon=words.rank - 1, label=label)
+            return join([self.prompt, words, asked])
+        whole = join([self.prompt, words])
+        rows = torch.arange(whole.rows, device=texts.device)
+        last = (self.prompt.real * torch.arange(len(self.prompt), device=texts.device)).argmax(-1)
+        labels = torch.full_like(whole.ids, IGNORE)
+        labels[rows, last] = label[:, 0]
+        labels[:, len(self.prompt) : -1] = label[:, 1:]
+        return whole.replace(label=labels)
 
     def slots(self, ids: Tensor, at: int, block: int | None = None) -> Layout:
         """The layout of tokens that are written together, (rows, m), from number ``at`` on, and see each other. Those

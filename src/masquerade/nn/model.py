@@ -23,13 +23,18 @@ from masquerade.nn.stack import Encoded, Stack
 from masquerade.text.tokenizer import Tokenizer
 
 
+def make_stack(spec: Spec) -> Stack | RecurrentStack:
+    """The layers that a spec describes: attention, or recurrent ones."""
+    return RecurrentStack(spec, spec.recurrent) if spec.recurrent else Stack(spec)
+
+
 class Decoder(nn.Module):
     """A second stack. It shares the encoder's token embeddings and has its own positions and segments."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.embeddings = Embeddings(spec)
-        self.stack = Stack(spec)
+        self.stack = make_stack(spec)
 
 
 class Model(nn.Module):
@@ -42,7 +47,7 @@ class Model(nn.Module):
         self._tokenizer = tokenizer
         self.words = TokenEmbedding(spec)
         self.embeddings = Embeddings(spec)
-        self.stack: Stack | RecurrentStack = RecurrentStack(spec, spec.recurrent) if spec.recurrent else Stack(spec)
+        self.stack = make_stack(spec)
         self.decoder = Decoder(spec.decoder) if spec.decoder else None
         self.pooler = Dense(spec) if spec.pooler else None
         self.heads = nn.ModuleDict({name: MAKERS[name](spec) for name in spec.all_heads})

@@ -1,4 +1,5 @@
-"""The stack of a recurrent language model, in place of attention layers."""
+"""Recurrent stacks in place of attention layers: language models, encoders that read both ways, and decoders that
+attend to a source."""
 
 from __future__ import annotations
 
@@ -6,27 +7,45 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from masquerade.errors import LayoutError
-from masquerade.layout import FAR, Kind, Layout
+from masquerade.layout import Layout
 from masquerade.nn.attention import KeyValues
 from masquerade.nn.between import Flow
 from masquerade.nn.cache import Cache
+from masquerade.nn.cells import CELLS, CellState, last_states, run_cells, stored, token_states, zero_states
+from masquerade.nn.documents import ROW, check_bidirectional, check_causal, documents
 from masquerade.nn.norms import norm
+from masquerade.nn.source_attention import source_attention
 from masquerade.nn.spec import Spec
-from masquerade.nn.stack import Encoded
-
-CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+from masquerade.nn.stack import Encoded, masked
 
 
 class RecurrentStack(nn.Module):
-    """LSTM or GRU layers with dropout between and after them. Each document of a row is read from left to right, from
-    a state of zeros, so the layout has to be causal."""
+    """LSTM or GRU layers with dropout between and after them. Each document of a row is read on its own.
+
+    A causal stack reads from left to right, from a state of zeros. An encoder, whose mask is bidirectional, reads both
+    ways, and a token's state is half of the one and half of the other. A decoder begins with a state that it computes
+    from its source, and mixes the source into its states: tanh(W [state; weighted mean of the source]). That attention
+    comes after the cells and does not enter their next step, so that a whole target is read in one pass.
+    """
 
     def __init__(self, spec: Spec, kind: str) -> None:
         super().__init__()
-        dropout = spec.dropout if spec.layers > 1 else 0.0
-        self.cells = CELLS[kind](spec.width, spec.width, spec.layers, batch_first=True, dropout=dropout)
+        self.both_ways = spec.mask == "bidirectional"
+        self.cells = CELLS[kind](
+            spec.width,
+            spec.width // 2 if self.both_ways else spec.width,
+            spec.layers,
+            batch_first=True,
+            dropout=spec.dropout if spec.layers > 1 else 0.0,
+            bidirectional=self.both_ways,
+        )
+        self.cross = source_attention(spec) if spec.cross else None
+        parts = spec.layers * (2 if kind == "lstm" else 1)
+        self.first = nn.Linear(spec.width, parts * spec.width) if spec.cross else None
+        self.combine = nn.Linear(2 * spec.width, spec.width) if spec.cross else None
         self.dropout = nn.Dropout(spec.dropout)
         self.norm = norm(spec) if spec.final_norm else None
         self.recompute = False  # trainers set it; it does nothing here, where one module holds all layers
@@ -41,55 +60,101 @@ class RecurrentStack(nn.Module):
         inputs: Mapping[str, Tensor] | None = None,
     ) -> Flow:
         """The flow behind the last layer, for x (rows, n, width) of a layout (rows, n); states are zeros at padding.
-        With ``at``, bool (rows, n), the states are those of the m tokens there, (m, width)."""
-        if cache is not None or source is not None:
-            raise _no_keys()
-        out = self._states(x, layout)
-        return Flow(out if at is None else out[at], layout, layout, inputs or {})
+        With ``at``, bool (rows, n), the states are those of the m tokens there, (m, width). A cache keeps the states
+        behind every token, and needs rows of one document each."""
+        if self.both_ways and cache is not None:
+            raise LayoutError("A recurrent encoder reads in both directions, so it takes no cache; leave it out.")
+        if cache is None:
+            states, keys = self._states(x, layout, source), layout
+        else:
+            states, keys = self._cached(x, layout, cache, source)
+        if self.cross is not None and self.combine is not None and source is not None:
+            pair = cache.source[0] if cache is not None else self.cross.key_values(source.states)
+            context = self.cross.attend(states, masked(layout, source.layout, states), pair)
+            states = torch.tanh(self.combine(torch.cat([self.dropout(states), context], -1)))
+        states = self.dropout(states if self.norm is None else self.norm(states)) * layout.real.unsqueeze(-1)
+        return Flow(states if at is None else states[at], layout, keys, inputs or {}, cached=cache is not None)
 
-    def _states(self, x: Tensor, layout: Layout) -> Tensor:
-        """(rows, n, width) → the same shape"""
+    def _states(self, x: Tensor, layout: Layout, source: Encoded | None) -> Tensor:
+        """The output of the cells: (rows, n, width) → the same shape"""
         if not bool(layout.real.any()):
             return torch.zeros_like(x)
-        document, place = _documents(layout)  # (tokens,) each
-        apart = x.new_zeros(int(document.max()) + 1, int(place.max()) + 1, x.shape[-1])
-        apart[document, place] = x[layout.real]
-        states = self.cells(apart)[0][document, place]  # padding comes last, and no token follows it
-        states = self.dropout(states if self.norm is None else self.norm(states))
-        out: Tensor = states.new_zeros(x.shape)
-        out[layout.real] = states
-        return out
+        found = documents(layout)
+        if not self.both_ways:
+            check_causal(layout, found)
+            apart = found.gather(x)  # padding comes last, and no token follows it
+            before = self._first_states(apart, found.name, source)
+            return found.scatter(run_cells(self.cells, apart, before), layout.shape)
+        check_bidirectional(layout)
+        packed = pack_padded_sequence(found.gather(x), found.lengths.cpu(), batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.cells(packed)[0], batch_first=True)
+        return found.scatter(states, layout.shape)
+
+    def _cached(self, x: Tensor, layout: Layout, cache: Cache, source: Encoded | None) -> tuple[Tensor, Layout]:
+        """The output of the cells for tokens after those of a cache, which then has these too: (rows, n, width) → the
+        same shape; and the layout of all tokens."""
+        keys, old = cache.extended(layout), len(cache)
+        check_one_document(keys)
+        kept = cache.source
+        if self.cross is not None and source is not None and not kept:
+            kept = [self.cross.key_values(source.states)]
+        behind = last_real(keys[:old])
+        before = last_states(cache.layers, behind.clamp(min=0)) if old else zero_states(self.cells, x)
+        if self.cross is not None and (not old or bool((behind < 0).any())):
+            names = torch.arange(len(x), device=x.device) * ROW
+            begun, fresh = (behind >= 0).unsqueeze(-1), self._first_states(x, names, source)
+            before = [
+                (torch.where(begun, one, new), torch.where(begun, two, other))
+                for (one, two), (new, other) in zip(before, fresh, strict=True)
+            ]
+        elif old:
+            begun = (behind >= 0).unsqueeze(-1)
+            before = [(one * begun, two * begun) for one, two in before]
+        behind_each = token_states(self.cells, x, before)
+        layers = [stored(states) for states in behind_each]
+        if old:
+            layers = [past.extended(*new) for past, new in zip(cache.layers, layers, strict=True)]
+        cache.keep(keys, layers, kept)
+        return behind_each[-1][0], keys
+
+    def _first_states(self, x: Tensor, names: Tensor, source: Encoded | None) -> list[CellState]:
+        """The states before the first token of each document, for x (documents, …) and their names
+        (documents,): zeros, or for a decoder a function of its source's summary."""
+        if self.first is None or source is None:
+            return zero_states(self.cells, x)
+        summary = source_summary(source, names)
+        parts = torch.tanh(self.first(summary)).chunk(self.first.out_features // x.shape[-1], -1)
+        if isinstance(self.cells, nn.LSTM):
+            return list(zip(parts[::2], parts[1::2], strict=True))
+        return [(part, part[:, :0]) for part in parts]
 
     def key_values(self, states: Tensor) -> list[KeyValues]:
         """An error: recurrent layers have no keys and values."""
-        raise _no_keys()
+        raise LayoutError("A recurrent model has no attention between its tokens, so it takes no memory of keys.")
 
 
-def _no_keys() -> LayoutError:
-    return LayoutError(
-        "A recurrent model has no attention, so it takes neither a cache nor a source; lay out the whole text."
-    )
+def source_summary(source: Encoded, names: Tensor) -> Tensor:
+    """One vector for each document of a target, given by name (documents,), from its source's states: the first half of
+    the last token's, and the second half of the first token's, (documents, width). In a recurrent encoder these have
+    read all of it."""
+    own = documents(source.layout)
+    place = own.places(names)
+    states = source.states.flatten(0, 1)
+    last = own.token.gather(1, (own.lengths - 1).unsqueeze(-1))[place, 0]
+    half = states.shape[-1] // 2
+    return torch.cat([states[last][:, :half], states[own.token[place, 0]][:, half:]], -1)
 
 
-def _documents(layout: Layout) -> tuple[Tensor, Tensor]:
-    """For each real token of a batch, row by row: the number of its document, counted over all rows, and its index in
-    it, both (tokens,). An error unless every token sees exactly itself and the tokens before it."""
-    real = layout.real
-    rows = torch.arange(layout.rows, device=real.device).unsqueeze(-1)
-    named = (rows * (layout.document.max() + 1) + layout.document)[real]
-    order = named.argsort(stable=True)
-    starts = torch.ones_like(named, dtype=torch.bool)  # in that order: whether a document begins here
-    starts[1:] = named[order][1:] != named[order][:-1]
-    rank = layout.rank[real][order]
-    rises = starts[1:] | (rank[1:] > rank[:-1])
-    document, place = torch.empty_like(named), torch.empty_like(named)
-    document[order] = starts.cumsum(0) - 1
-    index = torch.arange(len(named), device=named.device)
-    place[order] = index - (index * starts).cummax(0).values
-    plain = (layout.kind == Kind.CONTENT) & (layout.branch == 0) & (layout.reach == FAR)
-    if not bool(rises.all() & (plain & (layout.horizon == layout.rank))[real].all()):
-        raise LayoutError(
-            "A recurrent model needs a causal layout: every token sees itself and all tokens before it; "
-            "lay the text out with masks.causal."
-        )
-    return document, place
+def check_one_document(keys: Layout) -> None:
+    """Raise an error unless each row has one document, read from left to right, as a cache of states needs it."""
+    if bool((keys.document > 0).any()):
+        raise LayoutError("A recurrent model keeps states of one document a row; leave the cache out of packed rows.")
+    check_causal(keys, documents(keys))
+
+
+def last_real(layout: Layout) -> Tensor:
+    """The index of the last token of each row that is not padding, (rows,); −1 for a row without tokens."""
+    if not len(layout):
+        return torch.full((layout.rows,), -1, device=layout.ids.device)
+    index = torch.arange(len(layout), device=layout.ids.device)
+    return torch.where(layout.real, index, -1).amax(-1)

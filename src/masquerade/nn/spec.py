@@ -13,7 +13,8 @@ from masquerade.nn.activations import ACTIVATIONS
 POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl", "disentangled")
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
-RECURRENT = ("lstm", "gru")
+RECURRENT = ("lstm", "gru", "mixture")
+SOURCE_SCORES = ("dot", "additive")
 HEADS = ("lm", "boundary", "detect", "tag", "span", "copy", "classify", "pair")
 
 
@@ -51,7 +52,8 @@ class Spec:
     share_projections: bool = False  # … with the projections of the content
     relative_norm: bool = False  # … and a norm over the vectors of relative positions
     # layers
-    recurrent: str | None = None  # one of RECURRENT instead of attention; it needs no positions: ()
+    recurrent: str | None = None  # one of RECURRENT instead of attention; lstm and gru need no positions: ()
+    source_scores: str = "dot"  # how a recurrent decoder scores its source, one of SOURCE_SCORES
     activation: str = "gelu"
     gated: bool = False  # a second matrix gates the feed-forward layer (T5 v1.1)
     norm: str = "layer"
@@ -99,7 +101,7 @@ class Spec:
         if "pair" in self.all_heads or ("classify" in self.all_heads and self.pooled):
             self._set("pooler", True)
         if self.recurrent:
-            self._set("mask", "causal")
+            self._set("mask", "causal" if self.decoder is None else "bidirectional")
         self._check()
 
     def _set(self, name: str, value: object) -> None:
@@ -117,6 +119,7 @@ class Spec:
         _known("position scheme", self.positions, POSITIONS)
         _known("mask", (self.mask,), MASKS)
         _known("head", self.all_heads, HEADS)
+        _known("way to score a source", (self.source_scores,), SOURCE_SCORES)
         if self.recurrent is not None:
             self._check_recurrent(self.recurrent)
         if self.groups is not None and not 1 <= self.groups <= self.layers:
@@ -158,10 +161,17 @@ class Spec:
 
     def _check_recurrent(self, kind: str) -> None:
         _known("recurrent layer", (kind,), RECURRENT)
-        if self.decoder is not None or self.cross or self.groups is not None or self.between:
-            raise SpecError("Recurrent layers take no decoder, no shared weights and nothing between layers.")
+        if self.groups is not None or self.between:
+            raise SpecError("Recurrent layers take no shared weights and nothing between layers.")
         if {"rotary", "buckets", "nezha", "transformer-xl", "disentangled"} & set(self.positions):
             raise SpecError("Recurrent layers have no attention, so they take no distances; use positions=().")
+        if self.decoder is not None and self.width % 2:
+            raise SpecError(f"An encoder that reads both ways halves its width of {self.width}; make it even.")
+        if kind == "mixture" and (not self.cross or "learned" not in self.positions or self.width % 2):
+            raise SpecError(
+                "The mixture of a GRU and an LSTM is a decoder of even width with learned positions, one a step; set "
+                "cross=True, positions=('learned',) and 'longest' to the most tokens of a target."
+            )
 
     @property
     def all_heads(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -130,7 +130,7 @@ class Stack(nn.Module):
             raise LayoutError("A part between the layers moves tokens, so 'at' cannot name them; leave 'at' out.")
         keys = layout if cache is None else cache.extended(layout)
         flow = Flow(x, layout, keys, inputs or {}, {}, cached=cache is not None)
-        past = cache.layers if cache is not None else []
+        past = cache.past(self.past_key_values) if cache is not None else []
         sources = [] if source is None else (cache.source if cache is not None else []) or self._sources(source)
         pairs, view, source_view = list[KeyValues](), None, None
         for step in steps:
@@ -140,7 +140,9 @@ class Stack(nn.Module):
                 break
             if view is None:
                 view = self._view(flow.layout, flow.keys, flow.states)
-                source_view = None if source is None else _masked(flow.layout, source.layout, flow.states)
+                source_view = None if source is None else masked(flow.layout, source.layout, flow.states)
+            if cache is not None:
+                cache.watch(flow.states)
             past_here, source_here = past[len(pairs)] if past else None, sources[step] if sources else None
             wanted = at if step == last - 1 and last not in parts else None
             arguments = (flow.states, view, past_here, source_view, source_here, wanted)
@@ -158,8 +160,20 @@ class Stack(nn.Module):
 
     def key_values(self, states: Tensor) -> list[KeyValues]:
         """The keys and values of every layer if its input were these states, (rows, n, width)."""
+        return self._pairs([states] * len(self.order))
+
+    def past_key_values(self, states: Sequence[Tensor], layout: Layout) -> list[KeyValues]:
+        """The keys and values of every layer for its own input, each (rows, n, width), of tokens of a layout."""
+        pairs = self._pairs(states)
+        if self.rotary_width is None:
+            return pairs
+        rotation = Rotation(layout.position, self.rotary_width, states[0].dtype)
+        return [KeyValues((rotation(key), value)) for key, value in pairs]
+
+    def _pairs(self, states: Sequence[Tensor]) -> list[KeyValues]:
         layers = [layer for layer in self.layers if isinstance(layer, Layer)]
-        return [layers[index].attention.key_values(layers[index].attention_input(states)) for index in self.order]
+        inputs = zip(self.order, states, strict=True)
+        return [layers[index].attention.key_values(layers[index].attention_input(each)) for index, each in inputs]
 
     def _run(self, part: Between, flow: Flow, fixed: bool) -> Flow:
         """A part's flow. If rows and tokens are fixed, by a cache or a source, it must not change their number."""
@@ -177,7 +191,7 @@ class Stack(nn.Module):
             rotation = None if self.rotary_width is None else Rotation(queries.position, self.rotary_width, like.dtype)
             blocks = block_mask(mask_mod(queries, keys), queries.rows, len(queries), len(keys), like.device)
             return View(None, rotation=rotation, blocks=blocks)
-        view, distance, differs, rotation = _masked(queries, keys, like), None, None, None
+        view, distance, differs, rotation = masked(queries, keys, like), None, None, None
         bias = view.bias
         if self.needs_distance:
             distance = _distance(queries, keys)
@@ -213,7 +227,7 @@ class Stack(nn.Module):
             each.content_bias, each.position_bias = relations[0].content_bias, relations[0].position_bias
 
 
-def _masked(queries: Layout, keys: Layout, like: Tensor) -> View:
+def masked(queries: Layout, keys: Layout, like: Tensor) -> View:
     """The attention mask by the rule, and the rows that see no token. Such a row, as the first query of an order is,
     must not depend on tokens it does not see."""
     if all_visible(queries, keys):

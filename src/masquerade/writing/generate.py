@@ -251,9 +251,19 @@ def _task(
     numbers: Sequence[int],
     constraints: Sequence[Constraint | None],
 ) -> DecodingTask:
-    """A decoding task for one batch of prompts, limited by the model's positions; ``numbers`` index the prompts."""
-    canvas = frame.canvas(prompts)
-    limits = []
+    """A decoding task for one batch of prompts; ``numbers`` index the prompts."""
+    return task_of(Session(model, frame.canvas(prompts), cache), frame.end, rules, numbers, constraints)
+
+
+def task_of(
+    session: Session,
+    end: int | None,
+    rules: Rules,
+    numbers: Sequence[int],
+    constraints: Sequence[Constraint | None],
+) -> DecodingTask:
+    """A decoding task for the texts of a session, limited by the model's positions; ``numbers`` index the prompts."""
+    model, canvas, limits = session.model, session.canvas, list[int]()
     for number, room in zip(numbers, canvas.room(model.spec), strict=True):
         if room < 1:
             raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
@@ -274,14 +284,14 @@ def _task(
     own, processors = [constraints[number] for number in numbers], rules.processors()
     closing = model.config.get("forced_eos_token_id")
     if isinstance(closing, int) and canvas.source is not None and rules.min_new < max(limits):
-        processors.append(forced(closing, canvas.before.shape[1] + max(limits) - 1))  # a decoder has room alike for all
+        processors.append(forced(closing, canvas.history.shape[1] + max(limits) - 1))  # room is alike for all
     called = [number + 1 for number in numbers]
-    return DecodingTask(Session(model, canvas, cache), frame.end, limits, rules.min_new, processors, own, called)
+    return DecodingTask(session, end, limits, rules.min_new, processors, own, called)
 
 
 def _before(canvas: Canvas) -> list[list[int]]:
     """The tokens that each text continues, without padding."""
-    return [[number for number in row if number != NO_TOKEN] for row in canvas.before.tolist()]
+    return [[number for number in row if number != NO_TOKEN] for row in canvas.history.tolist()]
 
 
 def _generated(model: Model, prompt: int, before: list[int], found: Sequence[Hypothesis]) -> GeneratedText:
