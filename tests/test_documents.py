@@ -341,8 +341,16 @@ def test_json_lines_are_their_texts_by_line(tmp_path: Path) -> None:
     document = read_document(saved(tmp_path, "a.jsonl", "\n".join(lines)))
     assert document.text == "T\n都江堰\n\nname: Ann\npets: cat\npets kind: dog\nn: 3"
     assert cited(document, "dog") == Citation("line", 3)
-    with pytest.raises(MasqueradeError, match="line 2 is not readable JSON"):
-        read_document(saved(tmp_path, "b.jsonl", '{"text": "x"}\n{'))
+
+
+def test_lines_that_are_no_json_are_skipped_and_listed(tmp_path: Path) -> None:
+    name = saved(tmp_path, "b.jsonl", '{"text": "首先"}\n{\n{"text": "last"}\n' + "[" * 1500)
+    documents, skipped = read_documents([name])
+    assert documents[0].text == "首先\n\nlast" and documents[0].numbers == (1, 3)
+    assert [each.name for each in skipped] == [name, name]
+    assert "b.jsonl' line 2 is not readable JSON" in skipped[0].reason and "line 4" in skipped[1].reason
+    with pytest.raises(MasqueradeError, match="line 1 is not readable JSON"):  # nothing in it can be read
+        read_document(saved(tmp_path, "c.jsonl", "{\n{"))
 
 
 def test_json_is_its_items(tmp_path: Path) -> None:

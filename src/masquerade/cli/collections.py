@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import InFile, Json, app
+from masquerade.cli.app import Changes, InFile, Json, RecipeName, Resume, app, train
 
 kb = typer.Typer(help="What a collection holds, remove files from it, or measure it.", no_args_is_help=True)
 app.add_typer(kb, name="kb")
@@ -140,3 +140,18 @@ def kb_eval(
     from masquerade.cli.show.collections import evaluate_collection
 
     evaluate_collection(questions, folder, k, limit, dense, read, encoder, as_json)
+
+
+@train.command("rag")
+def train_rag(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train RAG: a writer and the question encoder of a collection learn together from questions and answers.
+
+    [dim]masquerade train rag rag start=t5 kb=kb train=questions.jsonl out=runs/rag[/dim]
+    [dim]masquerade ask "Who signed it?" --kb kb --rag runs/rag[/dim]
+    """
+    from masquerade.cli.recipes import recipe_file
+    from masquerade.memory.retrieval.rag_training import RagTraining, TrainRag
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import read_recipe
+
+    Run(TrainRag(read_recipe(recipe_file(recipe), RagTraining, changes or [])), resume).train()

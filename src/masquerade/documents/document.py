@@ -39,6 +39,7 @@ class Document:
     prose: bool = True  # hyphens at line ends divide words; not so in code and tables
     encoding: str = ""  # the encoding of the bytes, where the file has one
     guessed: bool = False  # the encoding was found by statistics, so it may be wrong
+    skipped: tuple[str, ...] = ()  # a sentence for each part of the file that could not be read
 
     @cached_property
     def joined(self) -> JoinedText:

@@ -41,7 +41,7 @@ PASSED_OVER = ("__pycache__", "node_modules")  # folders that programs make for 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that was not read, and why, in one sentence."""
+    """A file, or a line of one, that was not read, and why, in one sentence."""
 
     name: str
     reason: str
@@ -49,7 +49,8 @@ class Skipped:
 
 def read_documents(sources: Sequence[str]) -> tuple[list[Document], list[Skipped]]:
     """The documents of files, folders and globs, and with "-" of standard input; and the files of folders and globs
-    that cannot be read. A single file that was named and cannot be read is an error. Each file is read once."""
+    that cannot be read, and lines of any file. A single file that was named and cannot be read is an error. Each file
+    is read once."""
     if not sources:
         raise MasqueradeError("There is nothing to read; give a file or a folder by --in, or - for standard input.")
     documents, skipped, seen = list[Document](), list[Skipped](), set[str]()
@@ -62,6 +63,7 @@ def read_documents(sources: Sequence[str]) -> tuple[list[Document], list[Skipped
                 if key not in seen:
                     seen.add(key)
                     documents.append(read_document(path))
+                    skipped += [Skipped(path, reason) for reason in documents[-1].skipped]
                 read += 1
             except MasqueradeError as error:
                 if named:

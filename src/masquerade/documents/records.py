@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from masquerade.documents.document import Document
@@ -15,14 +16,10 @@ TITLES = ("title", "headline", "标题")
 
 
 def read_json_lines(data: bytes, name: str) -> Document:
-    """A JSON value on each line, cited by line."""
+    """A JSON value on each line, cited by line. Lines that cannot be read are skipped, and listed in ``skipped``."""
     found = decode(data, name)
-    values = [
-        (number, _parsed(line, f"'{name}' line {number:,}"))
-        for number, line in enumerate(found.text.split("\n"), 1)
-        if line.strip()
-    ]
-    return _document(name, values, "line", found.encoding, found.guessed)
+    values, skipped = parse_lines(found.text, name)
+    return replace(_document(name, values, "line", found.encoding, found.guessed), skipped=skipped)
 
 
 def read_json(data: bytes, name: str) -> Document:
@@ -31,6 +28,21 @@ def read_json(data: bytes, name: str) -> Document:
     value = _parsed(found.text, f"'{name}'")
     values = list(enumerate(value if isinstance(value, list) else [value], 1))
     return _document(name, values, "item", found.encoding, found.guessed)
+
+
+def parse_lines(text: str, name: str) -> tuple[list[tuple[int, Any]], tuple[str, ...]]:
+    """The JSON values of a text's lines with the numbers of their lines, and a sentence for each line that is no JSON;
+    an error if there is no other line."""
+    values, skipped = list[tuple[int, Any]](), list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                values.append((number, _parsed(line, f"'{name}' line {number:,}")))
+            except MasqueradeError as error:
+                skipped.append(str(error))
+    if skipped and not values:
+        raise MasqueradeError(skipped[0])
+    return values, tuple(skipped)
 
 
 def _parsed(text: str, where: str) -> Any:

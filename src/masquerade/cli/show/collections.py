@@ -102,7 +102,7 @@ def answer_from(
     if options.decoder != "parallel" or options.free:
         raise MasqueradeError("A collection is read by the parallel decoder; leave --decoder and --free out with --kb.")
     with KnowledgeBase.open(folder, reader=model) as kb:
-        for each in _asked(question):
+        for each in asked_or_typed(question):
             stages = Trace()
             answer = kb.ask(
                 each,
@@ -126,7 +126,7 @@ def answer_from(
                 print_trace(stages)
 
 
-def _asked(question: str | None) -> Iterator[str]:
+def asked_or_typed(question: str | None) -> Iterator[str]:
     """The question, or those that are typed until an empty line or Ctrl-C."""
     if question is not None:
         yield question

@@ -93,16 +93,26 @@ class Encoder:
 
     def _vectors(self, texts: Sequence[tuple[list[int], list[int]]]) -> Tensor:
         """The vectors of a group of texts, given as ids and segments: (n, width)"""
-        shape = len(texts), max(len(ids) for ids, _ in texts)
-        ids, segment = torch.full(shape, self.model.spec.pad), torch.zeros(shape, dtype=torch.long)
-        lengths = torch.tensor([len(each) for each, _ in texts])
-        for row, (own, kinds) in enumerate(texts):
-            ids[row, : len(own)], segment[row, : len(own)] = torch.tensor(own), torch.tensor(kinds)
-        real = torch.arange(shape[1]) < lengths[:, None]
-        layout = Layout.of(ids, segment=segment, document=torch.where(real, 0, PADDING)).to(self.model.device)
-        if self.pooling.pooling == "cls":
-            vectors = self.model.hidden(layout, at=layout.first)
-        else:
-            states = self.model.hidden(layout)  # (n, longest, width)
-            vectors = (states * layout.real[..., None]).sum(1) / lengths[:, None].to(states.device)
-        return (normalize(vectors, dim=-1) if self.pooling.normalize else vectors).float().cpu()
+        layout = text_layout(texts, self.model.spec.pad).to(self.model.device)
+        return sentence_vectors(self.model, layout, self.pooling).float().cpu()
+
+
+def text_layout(texts: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int) -> Layout:
+    """Texts, given as ids and segments, one a row: (n, longest)"""
+    shape = len(texts), max(len(ids) for ids, _ in texts)
+    ids, segment = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
+    lengths = torch.tensor([len(each) for each, _ in texts])
+    for row, (own, kinds) in enumerate(texts):
+        ids[row, : len(own)], segment[row, : len(own)] = torch.tensor(own), torch.tensor(kinds)
+    real = torch.arange(shape[1]) < lengths[:, None]
+    return Layout.of(ids, segment=segment, document=torch.where(real, 0, PADDING))
+
+
+def sentence_vectors(model: Model, layout: Layout, pooling: Pooling) -> Tensor:
+    """The vectors of texts, one a row, with gradients: (n, longest) → (n, width)"""
+    if pooling.pooling == "cls":
+        vectors = model.hidden(layout, at=layout.first)
+    else:
+        states = model.hidden(layout)  # (n, longest, width)
+        vectors = (states * layout.real[..., None]).sum(1) / layout.real.sum(1, keepdim=True)
+    return normalize(vectors, dim=-1) if pooling.normalize else vectors

@@ -133,7 +133,9 @@ class Writer:
             if known is not None and known.hash == hashed.hash:
                 report.unchanged += 1
                 return
-            self._queue.append((hashed, read_entries(file.name)))
+            entries, skipped = read_entries(file.name)
+            self._queue.append((hashed, entries))
+            report.skipped += [Skipped(file.name, reason) for reason in skipped]
             report.added += known is None
             report.changed += known is not None
         except (MasqueradeError, OSError) as error:

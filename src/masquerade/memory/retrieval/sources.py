@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from masquerade.documents.document import Document
 from masquerade.documents.encodings import decode
 from masquerade.documents.folders import file_paths, read_bytes, read_document
 from masquerade.documents.limits import MAX_BYTES
-from masquerade.documents.records import TEXTS, TITLES
+from masquerade.documents.records import TEXTS, TITLES, parse_lines
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.passages import cut_passages
 from masquerade.memory.retrieval.store import Entry, SourceFile
@@ -65,12 +64,13 @@ def content_hash(path: str) -> str:
     return made.hexdigest()
 
 
-def read_entries(name: str) -> list[Entry]:
-    """The documents of a file with their passages: one, or in JSON lines one a record."""
+def read_entries(name: str) -> tuple[list[Entry], tuple[str, ...]]:
+    """The documents of a file with their passages: one, or in JSON lines one a record; and a sentence for each line
+    that cannot be read."""
     if Path(name).suffix.lower() in RECORDS:
         return _records(name)
     changed = datetime.fromtimestamp(os.path.getmtime(os.path.expanduser(name)), UTC)
-    return [entry_of(read_document(name), changed.date().isoformat())]
+    return [entry_of(read_document(name), changed.date().isoformat())], ()
 
 
 def entry_of(document: Document, date: str = "", metadata: Mapping[str, Any] | None = None) -> Entry:
@@ -81,16 +81,11 @@ def entry_of(document: Document, date: str = "", metadata: Mapping[str, Any] | N
     return Entry(document.title, document.language, document.unit, passages, date, metadata or {})
 
 
-def _records(name: str) -> list[Entry]:
-    """The records of a JSON lines file: title, text, and their other fields as metadata."""
+def _records(name: str) -> tuple[list[Entry], tuple[str, ...]]:
+    """The records of a JSON lines file: title, text, and their other fields as metadata; and its unreadable lines."""
     found = list[Entry]()
-    for number, line in enumerate(decode(read_bytes(name, name), name).text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise MasqueradeError(f"'{name}' line {number:,} is not readable JSON: {error}.") from error
+    values, skipped = parse_lines(decode(read_bytes(name, name), name).text, name)
+    for number, record in values:
         text = next((record[key] for key in TEXTS if record.get(key)), "") if isinstance(record, dict) else record
         if not isinstance(text, str) or not text.strip():
             continue
@@ -105,4 +100,4 @@ def _records(name: str) -> list[Entry]:
         found.append(entry_of(document, str(about.get("date", "")), metadata))
     if not found:
         raise MasqueradeError(f"There are no records with a text in '{name}'; each line needs a field 'text'.")
-    return found
+    return found, skipped
