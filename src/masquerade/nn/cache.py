@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
@@ -40,6 +42,14 @@ class Cache:
                 "its state; lay out all the tokens that see each other in one pass, or use no cache."
             )
         return whole
+
+    def past(self, key_values: Callable[[Sequence[Tensor], Layout], list[KeyValues]]) -> list[KeyValues]:
+        """The keys and values of each layer for the tokens so far. ``key_values`` computes them from inputs of the
+        layers, for memories that hold these instead."""
+        return self.layers
+
+    def watch(self, states: Tensor) -> None:
+        """Called with the input of each layer, (rows, n, width), for memories that keep it."""
 
     def keep(self, layout: Layout, layers: list[KeyValues], source: list[KeyValues]) -> None:
         """Store the layout of all tokens, their keys and values for each layer, and the source's."""
