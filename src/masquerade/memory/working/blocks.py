@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from masquerade.text.tokenizer import Tokenizer
 
@@ -30,6 +32,13 @@ def token_prices(tokens: Sequence[str], chinese: bool = True) -> list[int | None
     """The price of an end after each token; None where a block ends only if it must."""
     known = {**PRICES, **CHINESE_PRICES} if chinese else PRICES
     return [known.get(token.removeprefix("Ġ")) for token in tokens]
+
+
+@lru_cache(maxsize=8)
+def id_prices(tokenizer: Tokenizer) -> dict[int, int]:
+    """The price of an end after each id that has one."""
+    prices = enumerate(token_prices(tokenizer.tokens(range(len(tokenizer)))))
+    return {number: price for number, price in prices if price is not None}
 
 
 def cut(prices: Sequence[int | None], size: int = SIZE) -> list[int]:
@@ -84,15 +93,18 @@ def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int =
 def each_block(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> Iterator[Block]:
     """The blocks of a text one after the other, so that a long text needs little memory. A line break after a token is
     its end of a line."""
+    known = id_prices(tokenizer)
     for begin, end in _parts(text):
         ids, places = tokenizer.encode_places([text[begin:end]])[0]
         if not ids:
             continue
-        prices = token_prices(tokenizer.tokens(ids))
-        for index, (_, last) in enumerate(places):
-            following = places[index + 1][0] if index + 1 < len(places) else end - begin
-            if text.find("\n", begin + last, begin + following) >= 0:
-                prices[index] = LINE
+        prices = [known.get(number) for number in ids]
+        ends, line = [last for _, last in places], text.find("\n", begin, end)
+        while line >= 0:
+            before = bisect_right(ends, line - begin) - 1
+            if before >= 0:
+                prices[before] = LINE
+            line = text.find("\n", line + 1, end)
         first = 0
         for last in cut(prices, size):
             start, stop = begin + places[first][0], begin + places[last - 1][1]
