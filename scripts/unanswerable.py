@@ -33,6 +33,7 @@ WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)?|[^\w\s]")
 NAME = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
 QUOTED = re.compile(r"《[^》]{1,20}》|[\u4e00-\u9fff]{2,6}(?=(?:省|市|县|州|国|大学|公司|学院|乐团|教堂|车站|王朝))")
 COMMON = {"the", "a", "an", "of", "in", "on", "at", "to", "for", "from", "by", "with", "and", "or", "as", "it"}
+SAMPLE = 100  # names of an article that are looked at for one question
 NEAR = 60  # questions of an article that are compared with each other
 NEGATED = 0.1  # the share of replaced words that negate: a reader must not learn that "not" means no answer
 
@@ -78,7 +79,8 @@ def other_name(record: QuestionRecord, rng: random.Random, names: Sequence[str])
     """The question with one name replaced by one that the passage does not have."""
     pattern = QUOTED if re.search(r"[\u4e00-\u9fff]", record.question) else NAME
     places = list(pattern.finditer(record.question))
-    absent = [name for name in names if name not in record.passages[0]]
+    some = rng.sample(names, min(len(names), SAMPLE))
+    absent = [name for name in some if name not in record.passages[0]]
     if not places or not absent:
         return None
     place = rng.choice(places)
@@ -130,20 +132,24 @@ def main() -> None:
     rng = random.Random(given.seed)
     records = [each for each in read_questions(given.questions) if any(each.spans)]
     words = replaced_words(given.pairs) if given.pairs else {}
-    names = defaultdict[str, list[str]](list)
+    names, read = defaultdict[str, list[str]](list), set[str]()
     for record in records:
         for passage in record.passages:
-            names[record.title] += QUOTED.findall(passage) or NAME.findall(passage)
+            if passage not in read:
+                names[record.title] += QUOTED.findall(passage) or NAME.findall(passage)
+                read.add(passage)
     near = dict[str, QuestionRecord]()
     for record, other in near_questions(rng.sample(records, min(len(records), 3 * given.count))):
         near[record.id] = other
     made, seen = list[QuestionRecord](), set[tuple[str, str]]()
     counts = Counter[str]()
     for record in rng.sample(records, len(records)):
+        if len(made) >= given.count:
+            break
         ways = {"word": other_word(record, rng, words), "name": other_name(record, rng, names[record.title])}
         ways["near"] = near[record.id].question if record.id in near else None
         possible = [(counts[way], way) for way, text in ways.items() if text and text != record.question]
-        if not possible or len(made) >= given.count:
+        if not possible:
             continue
         way = min(possible)[1]
         question = ways[way]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
@@ -14,6 +15,7 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from masquerade import Layout, Model, Spec
 from masquerade.layout import batch, join
 from masquerade.masks import pack
+from masquerade.reading.answers import Answer
 from masquerade.reading.layouts import ReaderLayout
 from masquerade.reading.reader import Reader, Settings
 from masquerade.text.tokenizer import Tokenizer
@@ -41,7 +43,7 @@ def spec(fork: int | None = 1, **changes: Any) -> Spec:
         vocab=len(tokenizer()), width=16, layers=3, heads=2, feedforward=24, longest=SHEET.longest,
         dropout=0.0, attention_dropout=0.0, init_std=0.4, outputs=("lm", "copy", "span"),
     )  # fmt: skip
-    return replace(plain, between={} if fork is None else {fork: ("fork", {})}, **changes)
+    return replace(plain, **{"between": {} if fork is None else {fork: ("fork", {})}, **changes})
 
 
 def network(fork: int | None = 1, seed: int = 0, **changes: Any) -> Model:
@@ -57,10 +59,11 @@ def reader(
     threshold: float = 0.0,
     stored: torch.dtype = torch.float16,
     memory: int = 2**20,
+    apart: bool = False,
     **changes: Any,
 ) -> Reader:
     """A reader that knows nothing, but answers."""
-    settings = Settings(SHEET.slots, SHEET.question, parts, threshold)
+    settings = Settings(SHEET.slots, SHEET.question, parts, threshold, apart=apart)
     return Reader(settings.put(network(fork, seed, **changes)), memory, stored)
 
 
@@ -93,3 +96,14 @@ def packed(rows: Packing) -> Layout:
 def asked_in(rows: Packing) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Every question with its passage, in the order of the rows, passages and questions."""
     return [(question, passage) for row in rows for passage, asked in row for question in asked]
+
+
+def every(answer: Answer) -> list[Answer]:
+    return [answer, *answer.alternatives] if answer else list(answer.alternatives)
+
+
+def same(one: Answer, other: Answer, near: float = 1e-5) -> bool:
+    """The same answers at the same places, with nearly the same scores."""
+    places = [[(each.text, each.passage, each.start, each.end) for each in every(answer)] for answer in (one, other)]
+    scores = [[each.score for each in (answer, *answer.alternatives)] for answer in (one, other)]
+    return places[0] == places[1] and scores[0] == pytest.approx(scores[1], abs=near)

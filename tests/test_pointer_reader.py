@@ -15,6 +15,7 @@ from typed import run
 
 import masquerade
 from masquerade.errors import MasqueradeError
+from masquerade.reading.nbest import inside_word, repeats
 from masquerade.reading.pointer_reader import BY_NONE, PointerReader
 from masquerade.reading.reader import Reader
 
@@ -40,8 +41,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Pat
 
 @torch.no_grad()
 def searched(reader: Reader, model: Any, question: str, text: str) -> tuple[list[tuple[str, float, int, int]], float]:
-    """All answers with their probabilities, the best first, and the probability of none: every span of every window,
-    from the logits of the reference for what its own tokenizer makes of the pair."""
+    """Answers of whole words that do not overlap with their probabilities, the best first, and the probability of
+    none: every span of every window, from the logits of the reference for what its own tokenizer makes of the pair."""
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=reader.tokenizer.backend)
     odds, total = dict[tuple[int, int], float](), 0.0
     asked = fast(question, add_special_tokens=False)["input_ids"][: reader.layout.question]
@@ -71,7 +72,9 @@ def searched(reader: Reader, model: Any, question: str, text: str) -> tuple[list
         words = text[first:last].strip()
         first += text[first:last].find(words)
         last = first + len(words)
-        answers.setdefault(words.casefold(), (words, value / (1 + total), first, last))
+        cut = inside_word(text, first) or inside_word(text, last) or repeats(words, question)
+        if words and not cut and not any(other[2] < last and first < other[3] for other in answers.values()):
+            answers.setdefault(words.casefold(), (words, value / (1 + total), first, last))
     return list(answers.values()), 1 / (1 + total)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -333,3 +334,10 @@ def test_tokens_cannot_be_asked_for_before_a_passage_is_taken_apart() -> None:
     layout = shared([5, 6], [[7], [8]])
     with pytest.raises(LayoutError, match="leave 'at' out"):
         network(fork=1).hidden(layout, at=layout.real)
+
+
+def test_the_token_type_of_a_passage_is_the_settings_and_that_of_a_question_is_0() -> None:
+    sizes = replace(SHEET, segment=1)
+    whole = join([sizes.trunk([7, 8]), sizes.branch([9])])
+    assert whole.segment.tolist() == (whole.branch == 0).long().tolist()
+    assert SHEET.trunk([7, 8]).segment.tolist() == [0, 0, 0]

@@ -15,10 +15,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from mask_cases import seeded
-from reader_cases import MASK, PARTS, SEP, SHEET, network, reader, tokenizer
+from reader_cases import MASK, PARTS, SEP, SHEET, every, network, reader, same, tokenizer
 
 from masquerade import Model
 from masquerade.errors import MasqueradeError
+from masquerade.reading import answers as answers_module
+from masquerade.reading import nbest
 from masquerade.reading import reader as module
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
 from masquerade.reading.decoders import DECODERS
@@ -49,17 +51,6 @@ ASKED: list[tuple[str, Any]] = [
 ]
 
 
-def every(answer: Answer) -> list[Answer]:
-    return [answer, *answer.alternatives] if answer else list(answer.alternatives)
-
-
-def same(one: Answer, other: Answer, near: float = 1e-5) -> bool:
-    """The same answers at the same places, with nearly the same scores."""
-    places = [[(each.text, each.passage, each.start, each.end) for each in every(answer)] for answer in (one, other)]
-    scores = [[each.score for each in (answer, *answer.alternatives)] for answer in (one, other)]
-    return places[0] == places[1] and scores[0] == pytest.approx(scores[1], abs=near)
-
-
 def pointing(model: Model, rows: ReaderRows, weights: Mapping[str, float]) -> SpanScores:
     """SpanScores of one who answers a question with its own words, where the passage has them."""
     found, questions, longest = [], [], int((rows.close - rows.begin).max())
@@ -79,6 +70,8 @@ def pointing(model: Model, rows: ReaderRows, weights: Mapping[str, float]) -> Sp
 def echo(monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A reader that answers with the words of the question."""
     monkeypatch.setattr(module, "score_spans", pointing)
+    for part in (nbest, answers_module):  # which leave out such answers
+        monkeypatch.setattr(part, "repeats", lambda answer, question: False)
     return reader()
 
 
@@ -108,10 +101,15 @@ def test_pointers_reach_beyond_the_slots_and_drafts_do_not(reach: int) -> None:
     model = network(seed=2)
     asker = Reader(Settings(SHEET.slots, SHEET.question, {"pointers": 1.0}, reach=reach).put(model))
     text = "the cat sat on a warm red mat in the sea by two old dogs"
-    found = {decoder: every(asker.ask("Who?", text, n_best=99, decoder=decoder)) for decoder in ("parallel", "rerank")}
+    words = text.split()
+    texts = [" ".join(words[number:] + words[:number]) for number in range(len(words))]
+    found = {
+        decoder: [each for text in texts for each in every(asker.ask("Who?", text, n_best=99, decoder=decoder))]
+        for decoder in ("parallel", "rerank")
+    }
     lengths = {decoder: {len(answer.text.split()) for answer in answers} for decoder, answers in found.items()}
-    assert lengths["parallel"] == set(range(1, (reach or SHEET.slots) + 1))
-    assert lengths["rerank"] == set(range(1, SHEET.slots + 1)), "what is written takes the places of the slots"
+    assert max(lengths["parallel"]) == (reach or SHEET.slots)
+    assert max(lengths["rerank"]) <= SHEET.slots, "what is written takes the places of the slots"
 
 
 @pytest.mark.parametrize(
@@ -198,9 +196,11 @@ def test_the_best_answers_come_first_and_none_comes_twice() -> None:
     for question, passages in ASKED:
         found = reader().ask(question, passages, n_best=8)
         answers = every(found)
-        assert len(answers) == 8
+        assert 2 <= len(answers) <= 8
         assert all(one.score >= other.score for one, other in pairwise(answers))
-        assert len({answer.text.casefold() for answer in answers}) == 8
+        assert len({answer.text.casefold() for answer in answers}) == len(answers)
+        for one, other in combinations(answers, 2):
+            assert one.passage != other.passage or one.end <= other.start or other.end <= one.start
         few = reader().ask(question, passages, n_best=3)
         assert [each.text for each in every(few)] == [each.text for each in answers[:3]]
 
@@ -303,7 +303,7 @@ def test_what_is_below_the_threshold_is_no_answer() -> None:
 def test_scores_and_the_score_of_no_answer_are_probabilities() -> None:
     asker = reader(threshold=1.1, seed=1)  # it is surer of some short texts than of longer ones
     nothing = asker.ask("Where?", SHORT, n_best=100)
-    assert nothing.score + sum(each.score for each in nothing.alternatives) == pytest.approx(1.0, abs=1e-4)
+    assert 0.5 < nothing.score + sum(each.score for each in nothing.alternatives) < 1.0  # some spans overlap others
     texts = ["The cat.", "上海在", SHORT, CITY, SHORT + CITY]
     alone = [asker.ask("Where?", text).score for text in texts]
     for one, other in combinations(range(len(texts)), 2):

@@ -17,6 +17,8 @@ from masquerade.layout import FAR, IGNORE, PADDING, Kind, Layout, join
 
 Ids = Sequence[int] | Tensor
 
+APART = 2**20  # the rank of a passage that its questions do not see before the fork, above that of any generated token
+
 
 def bidirectional(ids: Ids, segment: int | Sequence[int] | Tensor = 0) -> Layout:
     """BERT: every token sees every token."""
@@ -149,10 +151,21 @@ def masked_answer(question: Ids, passage: Ids, length: int, *, cls: int, sep: in
 
 
 def shared_passage(
-    passage: Ids, questions: Sequence[Ids], length: int, *, cls: int, sep: int, mask: int, start: int | None = None
+    passage: Ids,
+    questions: Sequence[Ids],
+    length: int,
+    *,
+    cls: int,
+    sep: int,
+    mask: int,
+    start: int | None = None,
+    apart: bool = False,
+    segment: int = 0,
 ) -> Layout:
     """One encoding of a passage for any number of questions: the passage is the trunk and sees only itself; each
-    question with its answer masks is a branch that sees the passage and itself.
+    question with its answer masks is a branch that sees the passage and itself. With ``apart`` it sees only itself, so
+    that a question is encoded once for any number of passages; they meet after the fork. ``segment`` is the token type
+    of the passage.
 
     A branch is laid out as in ``masked_answer``. The passage's positions begin at ``start``, after the longest branch;
     if not given, right after it. Give it where a passage is encoded before its questions are known.
@@ -163,7 +176,7 @@ def shared_passage(
     if begin < longest:
         raise LayoutError(f"A passage at position {begin} overlaps a question of {longest} tokens; start later.")
     text = torch.cat([_ids(passage), torch.tensor([sep])])
-    trunk = Layout.of(text, position=begin + torch.arange(len(text)))
+    trunk = Layout.of(text, position=begin + torch.arange(len(text)), rank=APART if apart else 0, segment=segment)
     return join([trunk, *(Layout.of(tokens, branch=j, rank=1) for j, tokens in enumerate(branches, start=1))])
 
 
@@ -171,14 +184,18 @@ def opened(layout: Layout) -> Layout:
     """The layout of a shared passage after the fork: ranks 0 and 1, the passage and its question with its masks, become
     one, so that the passage sees its question; generated tokens follow. For rows with one branch a document, such as
     ``forked`` makes."""
-    return layout.replace(branch=0, rank=(layout.rank - 1).clamp(min=0), horizon=(layout.horizon - 1).clamp(min=0))
+    rank, horizon = (torch.where(each == APART, 0, (each - 1).clamp(min=0)) for each in (layout.rank, layout.horizon))
+    return layout.replace(branch=0, rank=rank, horizon=horizon)
 
 
 def forked(layout: Layout) -> tuple[Layout, Tensor | None]:
     """A shared passage copied to its questions: every branch becomes a row, followed by its own copy of the trunk, laid
     out as in ``masked_answer``. Returns the rows, and the origin of their tokens: indices (branches, longest) into
-    the flattened (rows · n) tokens. Without branches nothing is copied and the indices are None."""
+    the flattened (rows · n) tokens. Rows without branches, or that begin with their only one, as those of a decoder
+    do, stay as they are, and the indices are None."""
     whole = layout.batched()
+    if len(whole) and bool((whole.branch[:, 0] == 1).all()) and int(whole.branch.max()) == 1:
+        return opened(whole), None
     row = torch.arange(whole.rows, device=whole.ids.device)[:, None].expand_as(whole.ids)
     document = row * (int(whole.document.max()) + 2) + whole.document
     branched = whole.real & (whole.branch > 0)

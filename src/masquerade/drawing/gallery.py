@@ -86,7 +86,7 @@ EXAMPLES: dict[str, tuple[str, int, Callable[[Parts], Layout]]] = {  # name → 
     "shared_passage": (
         "the cat sat on the mat | who sat ? | where ?",
         2,
-        lambda parts: masks.shared_passage(parts[0], parts[1:], 2, **SPECIAL),
+        lambda parts: masks.shared_passage(parts[0], parts[1:], 2, start=None, apart=False, **SPECIAL),
     ),
     "pack": ("the cat sat | on | the mat", 2, lambda parts: masks.pack([masks.bidirectional(part) for part in parts])),
     "window": (SENTENCE, 1, lambda parts: masks.window(masks.bidirectional(parts[0]), 1)),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from masquerade.errors import LayoutError, SpecError
 from masquerade.layout import Layout, visible
 from masquerade.masks import forked, opened
+from masquerade.nn.blocks import BlockScorer, block_numbers
 from masquerade.nn.spec import Spec
 
 
@@ -48,6 +49,8 @@ _HOMES = {  # modules that register the kinds of later stages, imported when a s
     "knowbert": "masquerade.memory.entity.knowbert",
     "entities": "masquerade.memory.entity.experts",
     "facts": "masquerade.memory.entity.facts",
+    "graph": "masquerade.memory.working.graph_network",
+    "sentences": "masquerade.memory.working.sentence_numbers",
 }
 
 
@@ -78,20 +81,30 @@ def make_between(spec: Spec) -> nn.ModuleDict:
 
 class Fork(Between):
     """A passage is shared by its questions up to here; then every question gets a row with its own copy of the
-    passage, which sees the question from here on. With a cache a row has one question, so no row is copied."""
+    passage, which sees the question from here on. With a cache a row has one question, so no row is copied.
+
+    With ``block``, every block of that many tokens of the passage is scored against the question: ``outputs["blocks"]``
+    (branches, blocks), so that a reader can leave out the tokens of all others (``masquerade.reading.blocks``)."""
 
     moves_tokens = True
 
-    def __init__(self, spec: Spec, layer: int) -> None:
+    def __init__(self, spec: Spec, layer: int, block: int = 0) -> None:
         super().__init__()
         self.last = layer == len(spec.order)
+        self.blocks = BlockScorer(spec, block) if block else None
 
     def forward(self, flow: Flow) -> Flow:
         """States (rows, n, width) → (branches, longest, width), with the layout that ``forked`` makes."""
         if not flow.cached:
             layout, index = forked(flow.layout)
-            states = flow.states if index is None else flow.states.flatten(0, 1)[index]
-            return replace(flow, states=states, layout=layout, keys=layout)
+            if index is None:
+                return replace(flow, layout=layout, keys=layout)
+            states, outputs = flow.states.flatten(0, 1)[index], flow.outputs
+            if self.blocks is not None:
+                passage = (flow.layout.batched().branch.flatten()[index] == 0) & layout.real
+                numbers = block_numbers(layout.position, passage, self.blocks.block)
+                outputs = {**outputs, "blocks": self.blocks(states, numbers)}
+            return replace(flow, states=states, layout=layout, keys=layout, outputs=outputs)
         if self.last:  # no layer follows, so a passage need not see its question
             return flow
         new, keys = opened(flow.layout), opened(flow.keys)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from masquerade.reading.nbest import repeats
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -42,10 +44,13 @@ VOTES: dict[str, Vote] = {  # the score of an answer from its probabilities in s
 }
 
 
-def merged(candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int, threshold: float) -> Answer:
+def merged(
+    candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int, threshold: float, question: str = ""
+) -> Answer:
     """The best answer of all candidates, with the next best as alternatives. Candidates of equal text are one answer,
-    and count once for each passage. If no candidate reaches the threshold, whatever the vote, there is no answer, with
-    the probability ``none``."""
+    and count once for each passage. Answers that overlap a better one, or have only words of the question, are left
+    out; one of the latter is the answer where there is no other. If no candidate reaches the threshold, whatever the
+    vote, there is no answer, with the probability ``none``."""
     texts = dict[str, dict[int, Candidate]]()  # the best candidate of each text in each passage, best passage first
     for each in sorted(candidates, key=lambda each: -each.score):
         if each.text:
@@ -56,7 +61,21 @@ def merged(candidates: Sequence[Candidate], none: float, vote: Vote, n_best: int
         score = vote([each.score for each in found.values()])
         answers.append(Answer(best.text, score, best.passage, best.start, best.end))
     answers.sort(key=lambda answer: -answer.score)
-    chosen = answers[:n_best]
-    if not chosen or max(each.score for each in candidates if each.text) < threshold:
+    chosen = _apart([each for each in answers if not repeats(each.text, question)], n_best) or answers[:1]
+    reached = max((each.score for answer in chosen[:1] for each in texts[answer.text.casefold()].values()), default=0.0)
+    if not chosen or reached < threshold:
         return Answer("", none, alternatives=tuple(chosen))
     return replace(chosen[0], alternatives=tuple(chosen[1:]))
+
+
+def _apart(answers: Sequence[Answer], most: int) -> list[Answer]:
+    """The first ``most`` answers that overlap no earlier one."""
+    found = list[Answer]()
+    for each in answers:
+        if len(found) == most:
+            break
+        if each.start < 0 or not any(
+            other.passage == each.passage and other.start < each.end and each.start < other.end for other in found
+        ):
+            found.append(each)
+    return found

@@ -16,6 +16,7 @@ from masquerade.layout import IGNORE
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss
 from masquerade.reading.layouts import ReaderLayout, Window
+from masquerade.reading.memory import block_scorer
 from masquerade.reading.odds import log_probabilities
 from masquerade.reading.records import QuestionRecord
 from masquerade.reading.span_scores import ReaderRows, score_spans
@@ -87,16 +88,20 @@ class ReadingLoss(Loss):
 
     def __init__(self, model: Model, sizes: ReaderLayout, weights: Mapping[str, float]) -> None:
         super().__init__(model)
+        scorer = block_scorer(model)
+        self.block = 0 if scorer is None else scorer.block
         self.sizes, self.weights = sizes, {name: weight for name, weight in weights.items() if weight}
 
     def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
-        """The numbers of labelled tokens, of copied spans and of pointed spans."""
+        """The numbers of labelled tokens, of copied spans, and of answers."""
         examples = [example for row in rows for example in row]
         asked = [(each.layout.label != IGNORE, each.layout) for each in examples]
+        answers = sum(each.count("answers") for each in examples)
         return {
             "words": sum(int(labelled.sum()) for labelled, _ in asked),
             "copies": sum(int((labelled & (layout.position == 1)).sum()) for labelled, layout in asked),
-            "pointers": sum(each.count("answers") for each in examples),
+            "pointers": answers,
+            "blocks": answers,
         }
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -119,6 +124,9 @@ class ReadingLoss(Loss):
             targets = [torch.where(there, place, 0) for place in (first, first + length - 1)]  # [CLS] for no answer
             sides = [F.nll_loss(logs[..., side], target, reduction="sum") for side, target in enumerate(targets)]
             parts["pointers"] = torch.stack(sides).mean()
+        if self.block:  # which block of the passage the answer begins in; 0 is none
+            scores = F.pad(flow.outputs["blocks"], (1, 0))
+            parts["blocks"] = F.cross_entropy(scores, torch.where(there, 1 + start // self.block, 0), reduction="sum")
         return parts
 
     def _copied(self, rows: ReaderRows, start: Tensor, length: Tensor) -> Tensor:

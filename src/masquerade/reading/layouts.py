@@ -41,6 +41,8 @@ class ReaderLayout:
     sep: int
     mask: int
     reach: int = 0  # the greatest number of tokens of an answer by pointers, if above ``slots``
+    apart: bool = False  # whether a question sees its passage only after the fork
+    segment: int = 0  # the token type of a passage; that of a question is 0
 
     def __post_init__(self) -> None:
         if self.slots < 1 or self.question < 1 or self.room < max(8, self.reach):
@@ -50,10 +52,18 @@ class ReaderLayout:
             )
 
     @staticmethod
-    def of(tokenizer: Tokenizer, slots: int, question: int, longest: int, reach: int = 0) -> ReaderLayout:
+    def of(
+        tokenizer: Tokenizer,
+        slots: int,
+        question: int,
+        longest: int,
+        reach: int = 0,
+        apart: bool = False,
+        segment: int = 0,
+    ) -> ReaderLayout:
         """Layouts with the special tokens of a tokenizer."""
         cls, sep, mask = (tokenizer.special(role) for role in ("cls", "sep", "mask"))
-        return ReaderLayout(slots, question, longest, cls, sep, mask, reach)
+        return ReaderLayout(slots, question, longest, cls, sep, mask, reach, apart, segment)
 
     @property
     def longest_answer(self) -> int:
@@ -95,8 +105,8 @@ class ReaderLayout:
         """A question with the slots of its answer."""
         return self._shared([], [question])[1:].replace(branch=number)
 
-    def without_slots(self, question: Ids, number: int = 0) -> Layout:
-        """A question whose answer is generated after it. With number 0, on the trunk, it is the passage's only one."""
+    def without_slots(self, question: Ids, number: int = 1) -> Layout:
+        """A question whose answer is generated after it."""
         whole = self.branch(question, number)
         return whole[[0, *range(self.slots + 1, len(whole))]]
 
@@ -119,10 +129,11 @@ class ReaderLayout:
     def canvas(self, pairs: Sequence[tuple[Ids, Ids]]) -> Canvas:
         """Questions and their passages as prompts for the decoding loop."""
         prompts = [join([self.without_slots(question), self.trunk(passage)]) for question, passage in pairs]
-        first = Layout.of(torch.zeros(len(pairs), 1, dtype=torch.long), position=1, rank=2, horizon=2)
+        first = Layout.of(torch.zeros(len(pairs), 1, dtype=torch.long), branch=1, position=1, rank=2, horizon=2)
         before = torch.full((len(pairs), 0), NO_TOKEN)
         return Canvas(batch(prompts), first, FORWARD, before, query_kind=Kind.CONTENT, mask=self.mask, known=1)
 
     def _shared(self, passage: Ids, questions: Sequence[Ids]) -> Layout:
         tokens = {"cls": self.cls, "sep": self.sep, "mask": self.mask}
-        return shared_passage(passage, questions, self.slots, start=self.start, **tokens)
+        options = {"start": self.start, "apart": self.apart, "segment": self.segment}
+        return shared_passage(passage, questions, self.slots, **tokens, **options)

@@ -15,13 +15,14 @@ from masquerade.documents.document import language
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.pairs import pair_logits
-from masquerade.reading.pointer_reader import SPARE, PointerReader
+from masquerade.reading.pointer_reader import PointerReader
 from masquerade.reading.reader import Reader
 from masquerade.reading.shipped import SHIPPED
 from masquerade.text.tokenizer import Tokenizer
 
 TASKS = ("question-answering",)
 LONGEST, OVERLAP = 384, 128  # tokens of a window, and tokens that two windows share, unless said otherwise
+SPARE = 8  # spans for each answer: several may have the same characters, where tokens are blanks or parts of characters
 
 Found = dict[str, Any]  # score, start, end, answer
 

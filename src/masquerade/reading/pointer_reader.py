@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from masquerade import kernels
-from masquerade.decoding.spans import SpanChoice, choose_spans
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.answers import Answer
@@ -20,7 +19,6 @@ from masquerade.reading.pairs import PairTemplate, pair_logits
 from masquerade.reading.reader import WINDOWS, Question, Reader, Settings, WindowQuestion
 
 WINDOW, QUESTION, ANSWER = 384, 64, 30  # tokens of a pair, a question and an answer, as such models are trained
-SPARE = 8  # spans for each answer: several may have the same characters, where tokens are blanks or parts of characters
 BY_NONE = -1.0  # the threshold under which there is no answer where that is more probable than the best span
 
 
@@ -37,7 +35,7 @@ class PairLayout(ReaderLayout):
         longest = min(WINDOW, spec.longest - spec.position_offset) if "learned" in spec.positions else WINDOW
         question = min(QUESTION, longest // 3)
         answer = max(1, min(ANSWER, (longest - question - template.size) // 2))
-        return PairLayout(answer, question, longest, template.before[0], template.after[-1], -1, 0, template)
+        return PairLayout(answer, question, longest, template.before[0], template.after[-1], -1, template=template)
 
     @property
     def start(self) -> int:
@@ -60,6 +58,7 @@ class PointerReader(Reader):
         self.layout = layout = PairLayout.for_model(model, self.template)
         self.settings = Settings(layout.slots, layout.question, {"pointers": 1.0}, threshold)
         self.memory = Memory(0, torch.float32)  # a window is read together with its question, so nothing is kept
+        self.scorer = None
 
     def ask_many(
         self,
@@ -69,12 +68,13 @@ class PointerReader(Reader):
         decoder: str = "parallel",
         free: bool = False,
         windows: int = WINDOWS,
+        threshold: float | None = None,
         done: Callable[[int], None] = lambda count: None,
     ) -> list[Answer]:
         """As ``Reader.ask_many``, with the decoder "parallel" alone."""
         if decoder != "parallel" or free:
             raise MasqueradeError("This checkpoint only points at spans; use the decoder 'parallel', without 'free'.")
-        return super().ask_many(questions, n_best, vote, decoder, free, windows, done)
+        return super().ask_many(questions, n_best, vote, decoder, free, windows, threshold, done)
 
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Do nothing: such a model reads a window together with its question."""
@@ -83,16 +83,16 @@ class PointerReader(Reader):
         return none if self.settings.threshold == BY_NONE else self.settings.threshold
 
     @torch.inference_mode()
-    def _spans(
-        self, batch: Sequence[list[WindowQuestion]], n_best: int, longest: int
-    ) -> Iterator[tuple[WindowQuestion, list[SpanChoice], float]]:
+    def _odds(
+        self, batch: Sequence[list[WindowQuestion]], held: Memory
+    ) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
         jobs = [job for some in batch for job in some]
         logits = pair_logits(self.model, self.template, [(job.ids, job.window.ids) for job in jobs])
         for job, (start, end) in zip(jobs, logits, strict=True):
-            scores = span_sums(start[1:].double(), end[1:].double(), longest)
+            scores = span_sums(start[1:].double(), end[1:].double(), self.layout.longest_answer)
             logs, none = log_probabilities(scores.unsqueeze(0), (start[:1] + end[:1]).double())
             odds, total = own_odds(logs[0], none[0], job.window.own)
-            yield job, choose_spans(odds, torch.tensor(job.window.ids), SPARE * n_best), total
+            yield job, odds, total
 
 
 def span_sums(start: Tensor, end: Tensor, longest: int) -> Tensor:

@@ -7,23 +7,35 @@ import math
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from masquerade import kernels
 from masquerade.checkpoints.folders import load
-from masquerade.decoding.spans import SpanChoice, choose_spans
+from masquerade.decoding.spans import choose_spans
+from masquerade.documents.line_ends import JoinedText, join_line_ends
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
+from masquerade.reading.blocks import choose_blocks, own_range, unbroken
+from masquerade.reading.calibration import calibrated, check_maps
 from masquerade.reading.decoders import DECODERS, DRAFTS, write_answers
 from masquerade.reading.layouts import ReaderLayout, Window
 from masquerade.reading.lexical import WindowIndex
-from masquerade.reading.memory import Memory, encode_passages, encode_questions
+from masquerade.reading.memory import (
+    EncodedPassage,
+    Memory,
+    block_scorer,
+    encode_apart,
+    encode_passages,
+    encode_questions,
+)
+from masquerade.reading.nbest import SPARE, best_spans
 from masquerade.reading.odds import WindowScores, combined, log_probabilities, own_odds
 from masquerade.reading.shipped import SHIPPED, shipped
 from masquerade.reading.span_scores import PARTS, score_spans
@@ -49,6 +61,9 @@ class Settings:
     written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # … of a generated token's score
     stored: str = "float16"  # the precision of encoded passages; "float32" where half precision changes answers
     reach: int = 0  # the greatest number of tokens of an answer by pointers; 0: that of slots
+    calibration: Mapping[str, Sequence[float]] = field(default_factory=dict)  # maps of probabilities, by MAPS
+    apart: bool = False  # whether a question sees its passage only after the fork
+    segment: int = 0  # the token type of a passage; that of a question is 0
 
     @staticmethod
     def of(model: Model) -> Settings:
@@ -66,6 +81,7 @@ class Settings:
             )
         if said.get("stored", "float16") not in STORED:
             raise MasqueradeError(f"'reading.stored' has to be {' or '.join(STORED)}, not '{said['stored']}'.")
+        check_maps(said.get("calibration") or {})
         return Settings(**said)
 
     def put(self, model: Model) -> Model:
@@ -76,7 +92,8 @@ class Settings:
     def layout(self, model: Model) -> ReaderLayout:
         """The layouts of questions and passages for the model."""
         longest = model.spec.longest - model.spec.position_offset
-        return ReaderLayout.of(model.tokenizer, self.slots, self.question, longest, self.reach)
+        sizes = self.slots, self.question, longest, self.reach, self.apart, self.segment
+        return ReaderLayout.of(model.tokenizer, *sizes)
 
 
 class Reader:
@@ -87,6 +104,7 @@ class Reader:
         self.model, self.settings = model.eval(), Settings.of(model)
         self.layout, self.tokenizer = self.settings.layout(model), model.tokenizer
         self.memory = Memory(memory, stored or STORED[self.settings.stored])
+        self.scorer = block_scorer(model) if self.settings.apart else None
 
     @staticmethod
     def load(source: str | Path) -> Reader:
@@ -108,9 +126,10 @@ class Reader:
         decoder: str = "parallel",
         free: bool = False,
         windows: int = WINDOWS,
+        threshold: float | None = None,
     ) -> Answer:
         """The answer to a question from one passage or several; the options are those of ``ask_many``."""
-        return self.ask_many([(question, passages)], n_best, vote, decoder, free, windows)[0]
+        return self.ask_many([(question, passages)], n_best, vote, decoder, free, windows, threshold)[0]
 
     def ask_many(
         self,
@@ -120,33 +139,39 @@ class Reader:
         decoder: str = "parallel",
         free: bool = False,
         windows: int = WINDOWS,
+        threshold: float | None = None,
         done: Callable[[int], None] = lambda count: None,
     ) -> list[Answer]:
         """The answer to each question, with up to ``n_best`` − 1 alternatives. A question is a pair of its text and its
-        passage or passages, or a dict with ``question`` and ``context`` (or ``passages``).
+        passage or passages, or a dict with ``question`` and ``context`` (or ``passages``). Answers are whole words; no
+        two overlap, and none repeats the words of the question unless there is no other.
 
         ``vote`` (VOTES) combines passages: "best" searches them as one text; "all" searches each alone and adds up what
         they agree on. ``decoder`` (DECODERS) finds answers: "parallel" is the best span by all heads; the others
         generate it, or score the best spans token by token ("rerank"). With ``free`` an answer need not be a span.
-        Of texts with more than twice as many ``windows``, only the ``windows`` that share most words with the question
-        are read; 0 reads all.
+        Of texts with more than twice as many ``windows``, only the ``windows`` that share most words with the question,
+        and those that are remembered, are looked at; 0 reads all. A reader that scores blocks reads only the best
+        blocks of them (``masquerade.reading.blocks``).
+        There is no answer if the best one has a lower probability than ``threshold``; None: than the reader's own.
         ``done`` is called with the number of questions of windows that have been answered, for a progress bar.
         """
-        _check_options(n_best, vote, decoder)
+        _check_options(n_best, vote, decoder, threshold)
         asked = [_checked(each) for each in questions]
         ids = self.layout.questions(self.tokenizer, [text for text, _ in asked])
         jobs = dict[tuple[int, ...], list[WindowQuestion]]()
         texts = {given: self.cut(given) for given in dict.fromkeys(given for _, given in asked)}
-        for index, (_, given) in enumerate(asked):
-            for window in texts[given].best(ids[index], windows):
-                job = WindowQuestion(index, ids[index], window.passage, given[window.passage], window)
-                jobs.setdefault(window.ids, []).append(job)
-        candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         spans_only = decoder == "parallel" and not free
+        held = Memory(self.memory.size, torch.float32)  # windows that are encoded for this call
+        for index, (_, given) in enumerate(asked):
+            for window, tokens in self._to_read(texts[given], ids[index], windows, held, spans_only):
+                job = WindowQuestion(index, ids[index], window.passage, given[window.passage], window, tokens)
+                jobs.setdefault((*window.ids, -1, *(tokens or ())), []).append(job)
+        candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         scored = defaultdict[tuple[int, int], dict[Hashable, WindowScores]](dict)
         for batch in self._batches(jobs):
             if spans_only:
-                for job, spans, total in self._spans(batch, n_best, self.layout.longest_answer):
+                for job, odds, total in self._odds(batch, held):
+                    spans = best_spans(odds, job.text, job.places, n_best + SPARE, asked[job.question][0])
                     found = [job.span(each.start, each.length, each.score) for each in spans]
                     text = job.question, job.passage if vote == "all" else 0
                     # a window that occurs twice counts once
@@ -158,13 +183,15 @@ class Reader:
             done(sum(map(len, batch)))
         for (index, _), by_window in scored.items():
             found, nothing = combined(list(by_window.values()))
-            candidates[index] += found
-            none[index] = min(none[index], nothing)
-        return [
-            # the threshold is tuned for the probabilities of spans
-            merged(found, nothing, VOTES[vote], int(n_best), self._threshold(nothing) if spans_only else 0.0)
-            for found, nothing in zip(candidates, none, strict=True)
-        ]
+            maps = self.settings.calibration
+            candidates[index] += [replace(each, score=calibrated(each.score, maps.get("answer"))) for each in found]
+            none[index] = min(none[index], calibrated(nothing, maps.get("none")))
+        answers = []
+        for found, nothing, (question, _) in zip(candidates, none, asked, strict=True):
+            # the reader's own threshold is tuned for the probabilities of spans
+            least = threshold if threshold is not None else self._threshold(nothing) if spans_only else 0.0
+            answers.append(merged(found, nothing, VOTES[vote], int(n_best), least, question))
+        return answers
 
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Encode passages up to the fork and keep them for later questions, until the memory is full. ``done`` is
@@ -180,6 +207,32 @@ class Reader:
             if windows[0].ids not in self.memory or part[-1].ids not in self.memory:  # full: more would drop others
                 break
 
+    @torch.inference_mode()
+    def _to_read(
+        self, text: WindowIndex, question: list[int], most: int, held: Memory, spans_only: bool
+    ) -> list[tuple[Window, tuple[int, ...] | None]]:
+        """The windows to read for a question, each with the tokens of its best blocks; None for all its tokens."""
+        scorer, best = self.scorer, text.best(question, most)
+        if scorer is None or not (spans_only and most):
+            return [(window, None) for window in best]
+        if len(best) < len(text.windows):
+            chosen = {window.ids for window in best}
+            best = [each for each in text.windows if each.ids in chosen or each.ids in self.memory]
+        state = encode_apart(self.model, self.layout, [question])[0][0]
+        tokens = choose_blocks(scorer, state, best, self._encoded(best, held))
+        return [(window, each) for window, each in zip(best, tokens, strict=True) if each != ()]
+
+    def _encoded(self, windows: Sequence[Window], held: Memory) -> list[EncodedPassage]:
+        """Windows up to the fork: remembered ones, those held for this call, and others, which are then held."""
+        found = {window.ids: self.memory.get(window.ids) or held.get(window.ids) for window in windows}
+        new = [window for window in {each.ids: each for each in windows}.values() if found[window.ids] is None]
+        for start in range(0, len(new), TOGETHER):
+            part = new[start : start + TOGETHER]
+            for window, encoded in zip(part, encode_passages(self.model, self.layout, part), strict=True):
+                found[window.ids] = encoded
+                held.put(window.ids, encoded)
+        return [each for window in windows if (each := found[window.ids]) is not None]
+
     def _threshold(self, none: float) -> float:
         """The least probability of an answer, where that of no answer is ``none``."""
         return self.settings.threshold
@@ -189,17 +242,19 @@ class Reader:
         """The windows of passages, without empty ones; those of the last few texts are kept."""
 
         def windows(passages: tuple[str, ...]) -> WindowIndex:
-            return WindowIndex([window for window in self.layout.windows(self.tokenizer, passages) if window.ids])
+            joined = [join_line_ends(passage) for passage in passages]  # words divided by a hyphen are read as one
+            found = [each for each in self.layout.windows(self.tokenizer, [each.text for each in joined]) if each.ids]
+            return WindowIndex([_with_places(window, joined[window.passage]) for window in found])
 
         return functools.lru_cache(maxsize=KEPT)(windows)
 
     def _batches(self, jobs: Mapping[tuple[int, ...], list[WindowQuestion]]) -> Iterator[list[list[WindowQuestion]]]:
         """Batches of up to TOKENS tokens: the questions of each window, windows of similar length together."""
         batch, rows = list[list[WindowQuestion]](), 0
-        for ids in sorted(jobs, key=len):
-            fit = max(1, TOKENS // (self.layout.start + 1 + len(ids)))
-            for start in range(0, len(jobs[ids]), fit):
-                part = jobs[ids][start : start + fit]
+        for some in sorted(jobs.values(), key=lambda some: some[0].length):
+            fit = max(1, TOKENS // (self.layout.start + 1 + some[0].length))
+            for start in range(0, len(some), fit):
+                part = some[start : start + fit]
                 if batch and rows + len(part) > fit:
                     yield batch
                     batch, rows = [], 0
@@ -209,24 +264,23 @@ class Reader:
             yield batch
 
     @torch.inference_mode()
-    def _spans(
-        self, batch: Sequence[list[WindowQuestion]], n_best: int, longest: int
-    ) -> Iterator[tuple[WindowQuestion, list[SpanChoice], float]]:
-        """For each question of a window its best own spans of up to ``longest`` tokens, with log-odds as scores, and
-        the log-odds of all its own spans."""
-        windows = [jobs[0].window for jobs in batch]
-        held = [self.memory.get(window.ids) for window in windows]
-        new = [window for window, each in zip(windows, held, strict=True) if each is None]
-        fresh = iter(encode_passages(self.model, self.layout, new))
-        passages = [next(fresh) if each is None else each for each in held]
+    def _odds(
+        self, batch: Sequence[list[WindowQuestion]], held: Memory
+    ) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
+        """For each question of a window the log-odds of its own spans, (tokens, longest answer), and of all of them."""
+        passages = self._encoded([jobs[0].window for jobs in batch], held)
+        chosen = [jobs[0].tokens for jobs in batch]
+        passages = [each if some is None else each.part(some) for each, some in zip(passages, chosen, strict=True)]
         rows = encode_questions(self.model, self.layout, passages, [[job.ids for job in jobs] for jobs in batch])
         scores = score_spans(self.model, rows, self.settings.parts)
         logs, none = (each.cpu().double() for each in log_probabilities(scores.spans, scores.none))
-        ids = scores.passage.cpu()
         for row, job in enumerate(job for jobs in batch for job in jobs):
-            n = len(job.window.ids)
-            odds, total = own_odds(logs[row, :n], none[row], job.window.own)
-            yield job, choose_spans(odds[:, :longest], ids[row, :n], n_best), total
+            n, own, spans = job.length, job.window.own, logs[row]
+            if job.tokens is not None:
+                spans = spans[:n].masked_fill(~unbroken(job.tokens, spans.shape[-1]), -torch.inf)
+                own = own_range(job.tokens, own)
+            odds, total = own_odds(spans[:n], none[row], own)
+            yield job, odds, total
 
     def _written(
         self, batch: Sequence[list[WindowQuestion]], n_best: int, decoder: str, free: bool
@@ -234,7 +288,9 @@ class Reader:
         """For each question of a window the best answers that a decoder generates, and the probability of none."""
         jobs, drafts = [job for some in batch for job in some], list[list[tuple[int, ...]]]()
         if decoder == "rerank" and not free:
-            for job, spans, _ in self._spans(batch, max(DRAFTS, n_best), self.layout.slots):
+            held = Memory(0, torch.float32)
+            for job, odds, _ in self._odds(batch, held):
+                spans = choose_spans(odds[:, : self.layout.slots], torch.tensor(job.window.ids), max(DRAFTS, n_best))
                 drafts.append([job.window.ids[each.start : each.start + each.length] for each in spans])
         pairs = [(job.ids, job.window.ids) for job in jobs]
         weights = self.settings.written
@@ -253,9 +309,21 @@ class WindowQuestion:
     passage: int  # the number of the passage
     text: str  # … and its text
     window: Window
+    tokens: tuple[int, ...] | None = None  # the window's tokens that are read, by their indices; None for all
+
+    @property
+    def length(self) -> int:
+        """The number of tokens that are read."""
+        return len(self.window.ids) if self.tokens is None else len(self.tokens)
+
+    @property
+    def places(self) -> Sequence[tuple[int, int]]:
+        """The characters of the tokens that are read."""
+        return self.window.places if self.tokens is None else [self.window.places[token] for token in self.tokens]
 
     def span(self, start: int, length: int, score: float) -> Candidate:
-        """A span of the window's tokens as a candidate."""
+        """A span of the tokens that are read as a candidate."""
+        start = start if self.tokens is None else self.tokens[start]
         begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
         while end < len(self.text) and unicodedata.combining(self.text[end]):  # a combining accent is no token
             end += 1
@@ -273,7 +341,14 @@ class WindowQuestion:
         return Candidate(tokenizer.decode(ids), score, self.passage)
 
 
-def _check_options(n_best: int, vote: str, decoder: str) -> None:
+def _with_places(window: Window, joined: JoinedText) -> Window:
+    """A window of a joined text with its places in the original one."""
+    if not joined.cuts:
+        return window
+    return replace(window, places=tuple(joined.original(*place) for place in window.places))
+
+
+def _check_options(n_best: int, vote: str, decoder: str, threshold: float | None) -> None:
     """An error for options that do not exist."""
     if isinstance(n_best, bool) or not isinstance(n_best, Integral) or n_best < 1:
         raise MasqueradeError(f"'n_best' has to be a whole number of at least 1, not {n_best!r}.")
@@ -281,6 +356,8 @@ def _check_options(n_best: int, vote: str, decoder: str) -> None:
         raise MasqueradeError(f"There is no vote '{vote}'; choose from {', '.join(VOTES)}.")
     if decoder not in DECODERS:
         raise MasqueradeError(f"There is no decoder '{decoder}'; choose from {', '.join(DECODERS)}.")
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise MasqueradeError(f"'threshold' has to be a number from 0 to 1, not {threshold!r}.")
 
 
 def _checked(given: Question) -> tuple[str, tuple[str, ...]]:

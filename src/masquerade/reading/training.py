@@ -39,6 +39,9 @@ class Reading(Recipe):
     reach: int = 0  # the greatest number of tokens of an answer by pointers; 0: that of slots
     question: int = 45  # the greatest number of tokens of a question
     fork: int = 0  # the number of layers through which a passage is shared by its questions
+    apart: bool = False  # a question sees its passage only after the fork, so it is encoded once for all passages
+    segment: int = 0  # the token type of a passage; 1 for encoders that were pretrained on pairs of texts
+    block: int = 0  # tokens of a block of the passage that is scored at the fork; 0: blocks are not scored
     parts: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0, "copies": 1.0, "pointers": 1.0})
     written: float = 0.0  # the share of questions whose answer is trained token by token instead of in slots
     unanswerable: float = 0.1  # added questions without an answer in the window, per question
@@ -76,6 +79,12 @@ class Reading(Recipe):
             raise MasqueradeError(
                 "The recipe's 'window' has to be longer than its 'slots' and its 'reach', or 0 for all that fits."
             )
+        if self.segment < 0:
+            raise MasqueradeError(f"The recipe's 'segment' has to be 0 or more, not {self.segment}.")
+        if self.block and not self.apart:
+            raise MasqueradeError(
+                "The recipe scores blocks ('block'), which needs questions encoded apart: apart = true."
+            )
         if not self.epochs > 0:
             raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if not self.start:
@@ -98,7 +107,9 @@ class TrainReader(TrainingJob):
         heads = tuple(head for part, head in PARTS.items() if recipe.parts.get(part))
         kept = tuple(head for head in start.spec.all_heads if head == "lm" and head not in heads)
         others = {layer: part for layer, part in start.spec.between.items() if part[0] != "fork"}
-        spec = replace(start.spec, family="masquerade", between={**others, recipe.fork: ("fork", {})}, pooler=False)
+        spec = replace(start.spec, family="masquerade", pooler=False)
+        options = {"block": recipe.block} if recipe.block else {}
+        spec = replace(spec, between={**others, recipe.fork: ("fork", options)})
         spec = replace(spec, dropout=recipe.dropout, attention_dropout=0.0)
         tokenizer = start.tokenizer.lowercased() if recipe.lowercase else start.tokenizer
         model = Model(replace(spec, outputs=heads + kept, spare=()), tokenizer)
@@ -106,7 +117,8 @@ class TrainReader(TrainingJob):
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
         parts = {part: recipe.parts.get(part, 0.0) for part in PARTS}
         written = {part: float(part == ("copies" if parts["copies"] else "words")) for part in ("words", "copies")}
-        settings = Settings(recipe.slots, recipe.question, parts, written=written, reach=recipe.reach)
+        sizes = {"reach": recipe.reach, "apart": recipe.apart, "segment": recipe.segment}
+        settings = Settings(recipe.slots, recipe.question, parts, written=written, **sizes)
         return {"": settings.put(model)}
 
     def read(self, model: Model, folder: Path) -> None:

@@ -54,7 +54,7 @@ def show_answers(
         if model is None and language(question) == "zh":
             shipped("zh")  # stops before anything is read, if the Chinese reader is not installed
     documents, skipped = read_documents(sources)
-    _show_guesses(documents)
+    show_guesses(documents)
     session = AskSession(load_reader(model, question or "", documents), documents, options, as_json)
     if question is not None:
         session.answer(question)
@@ -79,7 +79,7 @@ def load_reader(model: str | None, question: str, documents: Sequence[Document])
     return Reader.load(model)
 
 
-def _show_guesses(documents: Sequence[Document]) -> None:
+def show_guesses(documents: Sequence[Document]) -> None:
     """Name the files whose encoding was guessed."""
     for document in documents:
         if document.guessed:
