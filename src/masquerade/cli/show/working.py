@@ -14,7 +14,7 @@ from masquerade.checkpoints.folders import locate
 from masquerade.cli.show.ask import AskOptions, AskSession, load_reader, questions_typed, show_skipped
 from masquerade.cli.show.labels import print_entities
 from masquerade.cli.show.output import print_json
-from masquerade.documents.document import Document
+from masquerade.documents.document import Document, language
 from masquerade.documents.folders import read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_texts
@@ -119,7 +119,8 @@ def ask_with_memory(
         raise MasqueradeError("The question is empty; give a question.")
     loaded = load_judge(model, judge)
     documents, skipped = read_documents(sources)
-    session = MemorySession(load_reader(model, question or "", documents), loaded, documents, options, as_json)
+    reader = load_reader(model or language(question or "", *(each.text for each in documents)))
+    session = MemorySession(reader, loaded, documents, options, as_json)
     for each in [question] if question is not None else questions_typed():
         session.answer(each, several=question is None)
     show_skipped(skipped)

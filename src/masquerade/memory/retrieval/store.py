@@ -252,6 +252,16 @@ class CollectionStore:
         rows = self.database.execute("SELECT id FROM passages INDEXED BY passages_document")
         return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
 
+    def titles(self) -> list[tuple[int, str, str]]:
+        """The documents by number, each with its title and the name of its file."""
+        rows = self.database.execute("SELECT d.id, d.title, f.name FROM documents d JOIN files f ON d.file = f.id")
+        return [(int(row[0]), str(row[1]), str(row[2])) for row in rows]
+
+    def passage_ids(self, document: int) -> list[int]:
+        """The numbers of the passages of a document, in its order."""
+        rows = self.database.execute("SELECT id FROM passages WHERE document = ? ORDER BY id", (document,))
+        return [int(row[0]) for row in rows]
+
     def vectors(self, ids: Sequence[int] | np.ndarray, width: int) -> np.ndarray:
         """The vectors of passages: (n, width), float32"""
         made = np.zeros((len(ids), width), dtype=np.float32)

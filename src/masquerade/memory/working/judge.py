@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,9 +13,9 @@ from masquerade.errors import MasqueradeError
 from masquerade.labelling.predict import predict
 from masquerade.layout import Layout
 from masquerade.masks import bidirectional
+from masquerade.memory.working.networks import on_encoder
 from masquerade.memory.working.recall import Ids
 from masquerade.nn.model import Model
-from masquerade.objectives.networks import savable
 
 HEAD = "detect"  # two dense layers and one score a token
 FOLDER = "judge"  # where a run keeps its judge, inside the folder of its task model
@@ -65,12 +64,7 @@ def window_layout(model: Model, blocks: Sequence[Ids]) -> Layout:
 
 
 def new_judge(model: Model, window: int = 0) -> Model:
-    """A network with a fresh head for token scores on an encoder; ``window`` is the length it is trained with. Of a
-    reader, the layers are used and its fork is left out."""
-    others = {layer: part for layer, part in model.spec.between.items() if part[0] != "fork"}
-    made = Model(replace(model.spec, between=others, outputs=(HEAD,), spare=(), pooler=False), model.tokenizer)
-    known = model.state_dict()
-    made.load_state_dict({name: known.get(name, fresh) for name, fresh in made.state_dict().items()})
-    made.spec = savable(made.spec)
+    """A network with a fresh head for token scores on an encoder; ``window`` is the length it is trained with."""
+    made = on_encoder(model, (HEAD,))
     made.config = {"judge_window": window} if window else {}
-    return made.to(model.device)
+    return made
