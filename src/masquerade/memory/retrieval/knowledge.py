@@ -70,7 +70,7 @@ class KnowledgeBase:
 
     def __init__(self, store: CollectionStore, encoder: Encoder | None = None, reader: Reader | None = None) -> None:
         self.store, self._encoder, self._checked = store, encoder, False
-        self._readers: dict[str, Reader] = {}
+        self.readers: dict[str, Reader] = {}  # by language, loaded when they are first needed
         self._reader = reader
         self.words = WordIndex(store)
         self._vectors: Vectors | None = None
@@ -288,9 +288,9 @@ class KnowledgeBase:
             if found[index]:
                 groups.setdefault("" if self._reader else language(question), []).append(index)
         for name, indices in groups.items():
-            if self._reader is None and name not in self._readers:
-                self._readers[name] = _reader(name)
-            yield self._reader or self._readers[name], indices
+            if self._reader is None and name not in self.readers:
+                self.readers[name] = _reader(name)
+            yield self._reader or self.readers[name], indices
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:

@@ -1,0 +1,41 @@
+"""The number of real tokens of texts, counted beside the models: their own tokenizers are theirs alone."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer as Backend
+
+from masquerade.text.tokenizer import Tokenizer
+
+KEPT = 4096  # texts whose numbers are kept
+LONG = 512  # characters from which a number is worth keeping
+
+
+class TokenCounter:
+    """Counts the tokens of texts. Used in one thread."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.backend = Backend.from_str(tokenizer.backend.to_str())
+        self.backend.no_truncation()
+        self._known: OrderedDict[str, int] = OrderedDict()
+
+    def __call__(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without special tokens."""
+        new = list({text for text in texts if text not in self._known})
+        counts = {
+            text: len(each.ids)
+            for text, each in zip(new, self.backend.encode_batch(new, add_special_tokens=False), strict=True)
+        }
+        found = [counts[text] if text in counts else self._seen(text) for text in texts]
+        for text, count in counts.items():
+            if len(text) >= LONG:
+                self._known[text] = count
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return found
+
+    def _seen(self, text: str) -> int:
+        self._known.move_to_end(text)
+        return self._known[text]

@@ -1,0 +1,179 @@
+"""The models of the service, by the names that they were given when it was started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from masquerade.checkpoints.folders import load
+from masquerade.documents.document import language
+from masquerade.errors import MasqueradeError
+from masquerade.memory.entity.fact_memory import FactMemory
+from masquerade.memory.retrieval.encoder import Encoder
+from masquerade.memory.retrieval.knowledge import KnowledgeBase
+from masquerade.nn.model import Model
+from masquerade.reading.lexical import WindowIndex
+from masquerade.reading.reader import Reader
+from masquerade.reading.shipped import LANGUAGES, shipped
+from masquerade.serve.counting import TokenCounter
+from masquerade.serve.failures import ServiceError
+from masquerade.serve.limits import Limits
+
+WINDOW_TOKENS = 2_000_000  # of the texts whose windows are kept from one request to the next
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is loaded, by name: folders, hub ids or names of shipped models."""
+
+    readers: Mapping[str, str] = field(default_factory=dict)  # empty: the shipped readers
+    fillers: Mapping[str, str] = field(default_factory=dict)
+    generators: Mapping[str, str] = field(default_factory=dict)
+    writers: Mapping[str, str] = field(default_factory=dict)
+    encoders: Mapping[str, str] = field(default_factory=dict)
+    collections: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # a model and the folder of its knowledge base
+    keep_facts: bool = False  # changes of facts are written to their folder, and not to a copy
+
+
+class KeptWindows:
+    """The windows of texts, kept from one call to the next up to a number of tokens."""
+
+    def __init__(self, reader: Reader, most: int = WINDOW_TOKENS) -> None:
+        self._cut, self._most, self._held = reader.cut, most, 0
+        self._kept: OrderedDict[tuple[str, ...], WindowIndex] = OrderedDict()
+
+    def __call__(self, passages: tuple[str, ...]) -> WindowIndex:
+        """The windows of passages."""
+        if passages in self._kept:
+            self._kept.move_to_end(passages)
+            return self._kept[passages]
+        found = self._cut(passages)
+        self._kept[passages] = found
+        self._held += _size(found)
+        while self._held > self._most and len(self._kept) > 1:
+            self._held -= _size(self._kept.popitem(last=False)[1])
+        return found
+
+
+def _size(index: WindowIndex) -> int:
+    return sum(len(window.ids) for window in index.windows)
+
+
+@dataclass(frozen=True)
+class ServedFacts:
+    """A network with a memory between its layers, and the knowledge base that it reads."""
+
+    model: Model
+    memory: FactMemory
+
+
+class ServedModels:
+    """All loaded models. Made, used and closed in the thread of the models; names may be read anywhere."""
+
+    def __init__(self, sources: Sources, limits: Limits) -> None:
+        self.sources = sources
+        self.readers = dict(self._readers(sources, limits))
+        self.fillers = {name: _with_tokenizer(load(path), name) for name, path in sources.fillers.items()}
+        self.generators = {name: _with_tokenizer(load(path), name) for name, path in sources.generators.items()}
+        self.writers: dict[str, Any] = {name: _writer(path) for name, path in sources.writers.items()}
+        self.encoders = {name: Encoder.load(path) for name, path in sources.encoders.items()}
+        self._folders = list[str]()
+        self.facts = {name: self._open_facts(*pair) for name, pair in sources.facts.items()}
+        self.collections = dict[str, KnowledgeBase]()
+        for name, folder in sources.collections.items():
+            self.collections[name] = KnowledgeBase.open(folder)
+            self.collections[name].readers |= {key: each for key, each in self.readers.items() if key in LANGUAGES}
+        self.counters = {
+            **{("reader", name): TokenCounter(each.tokenizer) for name, each in self.readers.items()},
+            **{("filler", name): TokenCounter(each.tokenizer) for name, each in self.fillers.items()},
+            **{("generator", name): TokenCounter(each.tokenizer) for name, each in self.generators.items()},
+            **{("writer", name): TokenCounter(each.model.tokenizer) for name, each in self.writers.items()},
+            **{("encoder", name): TokenCounter(each.model.tokenizer) for name, each in self.encoders.items()},
+            **{("facts", name): TokenCounter(each.model.tokenizer) for name, each in self.facts.items()},
+        }
+
+    @staticmethod
+    def _readers(sources: Sources, limits: Limits) -> Iterator[tuple[str, Reader]]:
+        given = dict(sources.readers)
+        if not given:
+            for name in LANGUAGES:
+                with suppress(MasqueradeError):
+                    shipped(name)
+                    given[name] = name
+        for name, path in given.items():
+            reader = Reader.load(path)
+            if reader.memory.size:  # some readers keep nothing
+                reader.memory.size = limits.memory_bytes
+            reader.cut = KeptWindows(reader)
+            yield name, reader
+
+    def _open_facts(self, model: str, folder: str) -> ServedFacts:
+        place = folder
+        if not self.sources.keep_facts:
+            self._folders.append(tempfile.mkdtemp(prefix="masquerade-facts-"))
+            place = os.path.join(self._folders[-1], "kb")
+            try:
+                shutil.copytree(folder, place)
+            except OSError as error:
+                raise MasqueradeError(
+                    f"The knowledge base '{folder}' cannot be read: {error}; check the path."
+                ) from error
+        return ServedFacts(load(model), FactMemory(place))
+
+    def reader_for(self, name: str | None, question: str, *texts: str) -> str:
+        """The name of the reader that was asked for, or of the one for the language of the question and texts."""
+        if name is not None:
+            named(self.readers, name, "reader")
+            return name
+        if not self.readers:
+            raise ServiceError(404, "unknown_name", "No reader is loaded; start the service with --reader.")
+        spoken = language(question, *texts)
+        return spoken if spoken in self.readers else next(iter(self.readers))
+
+    def close(self) -> None:
+        """Close files, and delete the copies of knowledge bases."""
+        for base in self.collections.values():
+            base.close()
+        for facts in self.facts.values():
+            facts.memory.close()
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def named(models: Mapping[str, Any], name: str | None, what: str) -> str:
+    """A name that exists; None is the first."""
+    if not models:
+        raise ServiceError(404, "unknown_name", f"No {what} is loaded; the service was started without one.")
+    if name is None:
+        return next(iter(models))
+    if name not in models:
+        raise ServiceError(404, "unknown_name", f"There is no {what} of that name; there are {', '.join(models)}.")
+    return name
+
+
+def size_of(model: Model) -> int:
+    """The number of weights of a model."""
+    return sum(each.numel() for each in model.parameters())
+
+
+def _with_tokenizer(model: Model, name: str) -> Model:
+    if not model.has_tokenizer:
+        raise MasqueradeError(f"The model '{name}' came without a tokenizer, so it cannot read text; give another one.")
+    return model.eval()
+
+
+def _writer(path: str) -> Any:
+    try:
+        module = import_module("masquerade.writing.writer")
+    except ModuleNotFoundError as error:
+        raise MasqueradeError("This version has no writers yet; leave --writer out.") from error
+    return module.Writer.load(Path(path))

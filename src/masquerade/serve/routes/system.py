@@ -1,0 +1,160 @@
+"""Routes about the service itself, uploads, and the page."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from masquerade import __version__
+from masquerade.drawing.gallery import EXAMPLES
+from masquerade.reading.decoders import DECODERS
+from masquerade.serve.failures import ServiceError, documented
+from masquerade.serve.models import ServedModels, size_of
+from masquerade.serve.schemas import DocumentReply, ModelInfo, ModelsReply, Span, StateReply
+from masquerade.serve.service import service_of
+from masquerade.serve.uploads import read_upload
+from masquerade.writing.generate import DECODING_METHODS
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+router = APIRouter()
+
+
+@router.get("/healthz", summary="Is the process alive?")
+async def healthz() -> StateReply:
+    """Always answers at once, whatever the models do."""
+    return StateReply(status="alive")
+
+
+@router.get("/readyz", summary="Can it answer?", responses={503: {"model": StateReply, "description": "Not now."}})
+async def readyz(request: Request) -> JSONResponse:
+    """200 when the models are loaded; 503 while they load, could not be loaded, or the service stops."""
+    service = service_of(request)
+    reply = StateReply(status=service.status, detail=service.detail)
+    return JSONResponse(reply.model_dump(), 200 if service.status == "ready" else 503)
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **documented()},
+)
+async def metrics(request: Request) -> Response:
+    """Requests, latencies, batch sizes, the queue in tokens, and passages that need not be read again."""
+    return Response(service_of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/v1/models", summary="What the service has", responses=documented())
+async def models(request: Request) -> ModelsReply:
+    """Models, collections and knowledge bases by name, decoders, masks and limits."""
+    service = service_of(request)
+    limits = {name: float(value) for name, value in asdict(service.limits).items()}
+    constructors = {name: usual for name, (usual, _, _) in EXAMPLES.items()}
+    return ModelsReply(
+        version=__version__, models=await service.scheduler.call(lambda: _models(service.models)),
+        decoders=list(DECODERS), methods=list(DECODING_METHODS), constructors=constructors, limits=limits,
+    )  # fmt: skip
+
+
+def _models(loaded: ServedModels) -> list[ModelInfo]:
+    found = [
+        ModelInfo(
+            name=name, kind="reader", parameters=size_of(each.model),
+            about={"window_tokens": each.layout.room, "question_tokens": each.layout.question},
+        )
+        for name, each in loaded.readers.items()
+    ]  # fmt: skip
+    for kind, some in (("filler", loaded.fillers), ("generator", loaded.generators)):
+        found += [
+            ModelInfo.model_validate(
+                {"name": name, "kind": kind, "parameters": size_of(each), "about": {"family": each.spec.family}}
+            )
+            for name, each in some.items()
+        ]
+    for name, writer in loaded.writers.items():
+        found.append(ModelInfo(name=name, kind="writer", parameters=size_of(writer.model)))
+    for name, encoder in loaded.encoders.items():
+        about: dict[str, Any] = {"width": encoder.width, "longest": encoder.longest}
+        found.append(ModelInfo(name=name, kind="encoder", parameters=size_of(encoder.model), about=about))
+    for name, base in loaded.collections.items():
+        info = base.info()
+        about = {"documents": info["documents"], "passages": info["passages"]}
+        found.append(ModelInfo(name=name, kind="collection", about=about))
+    for name, facts in loaded.facts.items():
+        about = {"entities": len(facts.memory), "facts": facts.memory.count()}
+        found.append(ModelInfo(name=name, kind="facts", parameters=size_of(facts.model), about=about))
+    return found
+
+
+@router.post(
+    "/v1/document",
+    summary="The text of a document",
+    responses=documented(408, 413, 422, 429),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def document(
+    request: Request, name: Annotated[str, Query(max_length=255, min_length=1, examples=["report.pdf"])]
+) -> DocumentReply:
+    """The text of a file (txt, md, html, pdf, docx, csv, json), which is the body as it is. The name tells the format;
+    no file of that name is opened, and nothing is kept."""
+    service = service_of(request)
+    data = await request.body()
+    if not data:
+        raise ServiceError(422, "invalid_request", "The body is empty; send the bytes of the file.")
+    if service.uploads >= service.limits.uploads:
+        raise ServiceError(429, "overloaded", "Other documents are being read; try again.", {"Retry-After": "2"})
+    service.uploads += 1
+    try:
+        found = await read_upload(data, name, service.limits)
+    finally:
+        service.uploads -= 1
+    numbers = found.numbers or range(1, len(found.starts) + 1)
+    places = [Span(start=start, number=number) for start, number in zip(found.starts, numbers, strict=True)]
+    return DocumentReply(
+        name=found.name, title=found.title, text=found.text, language=found.language, unit=found.unit, places=places,
+        skipped=list(found.skipped[:20]),
+    )  # fmt: skip
+
+
+@cache
+def page_files() -> dict[str, tuple[bytes, str, str]]:
+    """The files of the page by their paths, with their types and tags; read once, so that no path reaches the disk."""
+    found = dict[str, tuple[bytes, str, str]]()
+    for file in (files("masquerade.serve") / "page").iterdir():
+        suffix = "." + file.name.rpartition(".")[2]
+        if suffix in TYPES:
+            data = file.read_bytes()
+            found[file.name] = data, TYPES[suffix], f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+    return found
+
+
+@router.get("/", include_in_schema=False)
+async def page(request: Request) -> Response:
+    return _file(request, "index.html")
+
+
+@router.get("/page/{name}", include_in_schema=False)
+async def page_file(request: Request, name: str) -> Response:
+    return _file(request, name)
+
+
+def _file(request: Request, name: str) -> Response:
+    if name not in page_files():
+        raise ServiceError(404, "unknown_path", "There is no such page.")
+    data, kind, tag = page_files()[name]
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=f"{kind}; charset=utf-8", headers=headers)

@@ -1,0 +1,112 @@
+"""The service: its models, its queue and its state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from starlette.requests import Request
+
+from masquerade.errors import MasqueradeError
+from masquerade.serve.failures import ServiceError, log_unexpected, too_large
+from masquerade.serve.limits import Limits
+from masquerade.serve.metrics import Metrics
+from masquerade.serve.models import ServedModels, Sources
+from masquerade.serve.scheduler import Group, Scheduler
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """What the routes use. Its models are loaded after the start, while it already tells its state."""
+
+    def __init__(
+        self,
+        sources: Sources | None = None,
+        limits: Limits | None = None,
+        token: str | None = None,
+        hosts: Sequence[str] = (),
+        batching: bool = True,
+        models: ServedModels | None = None,
+    ) -> None:
+        self.sources, self.limits, self.token, self.hosts = (
+            sources or Sources(),
+            limits or Limits(),
+            token,
+            tuple(hosts),
+        )
+        self.metrics, self.batching = Metrics(), batching
+        self.status, self.detail = "loading", "The models are being loaded."
+        self.requests = 0  # under way
+        self.uploads = 0  # documents that are being read
+        self._models = models
+        self._counting = ThreadPoolExecutor(1, thread_name_prefix="counting")
+
+    @property
+    def models(self) -> ServedModels:
+        """The loaded models; an error while there are none."""
+        if self._models is None or self.status != "ready":
+            raise ServiceError(503, "not_ready", self.detail, {"Retry-After": "2"})
+        return self._models
+
+    async def start(self) -> None:
+        """Begin to load the models."""
+        self.scheduler = Scheduler(self.limits, self.metrics, self.batching)
+        self.scheduler.start()
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            if self._models is None:
+                self._models = await self.scheduler.call(lambda: ServedModels(self.sources, self.limits))
+        except Exception as error:
+            if not isinstance(error, MasqueradeError):
+                log_unexpected(error)
+            self.status = "failed"
+            self.detail = str(error) if isinstance(error, MasqueradeError) else "The models could not be loaded."
+            log.error("The models could not be loaded: %s", self.detail)
+            return
+        if self.status == "loading":
+            self.status, self.detail = "ready", ""
+
+    async def loaded(self) -> None:
+        """Wait until the models are loaded, or could not be."""
+        await self._loading
+
+    def begin_stop(self) -> None:
+        """Refuse new requests from now on."""
+        if self.status != "failed":
+            self.status, self.detail = "stopping", "The service is stopping; ask another one."
+
+    async def stop(self) -> None:
+        """Stop, after the requests under way have ended."""
+        self.begin_stop()
+        self._loading.cancel()
+        await asyncio.gather(self._loading, return_exceptions=True)
+        if self._models is not None:
+            await self.scheduler.call(self._models.close)
+        await self.scheduler.stop()
+        self._counting.shutdown(wait=False)
+
+    async def count(self, kind: str, name: str, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, for a model."""
+        counter = self.models.counters[kind, name]
+        return await asyncio.get_running_loop().run_in_executor(self._counting, counter, texts)
+
+    def check_tokens(self, tokens: int) -> None:
+        """Refuse a request with too many tokens."""
+        if tokens > self.limits.request_tokens:
+            raise too_large("tokens", tokens, self.limits.request_tokens, "request_tokens")
+
+    async def run(self, request: Request, group: Group, payload: Any, tokens: int) -> Any:
+        """The result of one payload."""
+        return (await self.scheduler.submit(request, [group], [payload], [tokens]))[0]
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request came to."""
+    found: Service = request.app.state.service
+    return found

@@ -1,0 +1,276 @@
+"""The queue: batches by tokens, fairness, overload, clients that have gone, streams, and the stop."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_cases import ASK, PASSAGE, Limits, Running, Service, Sources, reader_folder, sources, wait_until
+
+from masquerade.errors import MasqueradeError
+from masquerade.serve.failures import ServiceError
+from masquerade.serve.metrics import Metrics
+from masquerade.serve.scheduler import ClientGoneError, Scheduler
+from masquerade.serve.server import Server
+
+
+class Connection:
+    """A client that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+
+    async def receive(self) -> dict[str, str]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A group that notes what it ran together."""
+
+    name: str = "a"
+    seconds: float = 0.0
+    ran: list[list[Any]] = field(default_factory=list, compare=False)
+
+    def run(self, payloads: Sequence[Any]) -> list[Any]:
+        self.ran.append(list(payloads))
+        time.sleep(self.seconds)
+        if any(payload == "bad" for payload in payloads):
+            raise MasqueradeError("This text is bad; give another one.")
+        return [f"{payload}!" for payload in payloads]
+
+
+def scheduled(test: Callable[[Scheduler], Any], limits: Limits | None = None, batching: bool = True) -> None:
+    """Run a test with a scheduler."""
+
+    async def run() -> None:
+        scheduler = Scheduler(limits or Limits(), Metrics(), batching)
+        scheduler.start()
+        try:
+            await test(scheduler)
+        finally:
+            await scheduler.stop()
+
+    asyncio.run(run())
+
+
+def test_jobs_that_come_together_run_together_up_to_a_number_of_tokens() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group, other = Recorder(), Recorder("b")
+        tasks = [scheduler.submit(Connection(), [group], [n], [30]) for n in range(5)]
+        tasks.append(scheduler.submit(Connection(), [other], ["x"], [1]))
+        found = await asyncio.gather(*tasks)
+        assert found == [[f"{n}!"] for n in range(5)] + [["x!"]]
+        assert [len(batch) for batch in group.ran] == [3, 2] and other.ran == [["x"]]
+        assert scheduler.tokens == 0
+
+    scheduled(test, Limits(batch_tokens=100, wait_seconds=0.05))
+
+
+def test_without_batching_jobs_run_alone() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group = Recorder()
+        await asyncio.gather(*(scheduler.submit(Connection(), [group], [n], [30]) for n in range(3)))
+        assert group.ran == [[0], [1], [2]]
+
+    scheduled(test, batching=False)
+
+
+def test_a_short_job_passes_a_long_one_that_does_not_wait_for_ever() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group, tasks = Recorder(seconds=0.02), list[asyncio.Task[Any]]()
+
+        async def begin(name: str, tokens: int) -> None:
+            tasks.append(asyncio.create_task(scheduler.submit(Connection(), [group], [name], [tokens])))
+            await asyncio.sleep(0.01)
+
+        await begin("first", 10)
+        await begin("long", 3000)  # 0.15 seconds at the rate of the start
+        for number in range(40):  # more than can be run, so that some always wait
+            await begin(f"short {number}", 10)
+        await asyncio.gather(*tasks)
+        order = [payload for batch in group.ran for payload in batch]
+        assert order.index("short 0") < order.index("long") < order.index("short 39") - 3
+
+    scheduled(test, batching=False)
+
+
+def test_one_bad_text_spoils_no_other() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group = Recorder()
+        tasks = [scheduler.submit(Connection(), [group], [name], [1]) for name in ("a", "bad", "c")]
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert found[0] == ["a!"] and found[2] == ["c!"] and isinstance(found[1], MasqueradeError)
+
+    scheduled(test, Limits(wait_seconds=0.02))
+
+
+def test_a_full_queue_refuses_with_the_time_to_wait() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group = Recorder(seconds=0.05)
+        running = asyncio.create_task(scheduler.submit(Connection(), [group], ["a"], [900]))
+        await asyncio.sleep(0)
+        with pytest.raises(ServiceError) as caught:
+            await scheduler.submit(Connection(), [group], ["b"], [200])
+        assert caught.value.status == 429 and int(caught.value.headers["Retry-After"]) >= 1
+        assert await running == ["a!"]
+        assert await scheduler.submit(Connection(), [group], ["b"], [5000]) == ["b!"]  # alone it may be longer
+
+    scheduled(test, Limits(queue_tokens=1000))
+
+
+def test_a_request_whose_client_has_gone_is_not_run_and_one_that_takes_too_long_ends() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group, client = Recorder(seconds=0.1), Connection()
+        first = asyncio.create_task(scheduler.submit(Connection(), [group], ["first"], [10]))
+        await asyncio.sleep(0.03)
+        second = asyncio.create_task(scheduler.submit(client, [group], ["second"], [10]))
+        await asyncio.sleep(0)
+        client.gone.set()
+        with pytest.raises(ClientGoneError):
+            await second
+        assert await first == ["first!"]
+        slow = Recorder("slow", 0.6)
+        with pytest.raises(ServiceError) as caught:
+            await scheduler.submit(Connection(), [slow], ["slow"], [10])
+        assert caught.value.status == 504
+        await asyncio.sleep(0.5)
+        assert group.ran == [["first"]] and scheduler.tokens == 0
+
+    scheduled(test, Limits(seconds=0.3))
+
+
+def test_a_stream_goes_on_between_batches() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        def pieces() -> Iterator[int]:
+            for number in range(20):
+                time.sleep(0.005)
+                yield number
+
+        group, found = Recorder(seconds=0.005), list[int]()
+        stream = await scheduler.stream(Connection(), pieces, 20)
+        ended = asyncio.create_task(_all(stream, found))
+        await asyncio.sleep(0.02)
+        start = time.monotonic()
+        assert await scheduler.submit(Connection(), [group], ["a"], [1]) == ["a!"]
+        assert time.monotonic() - start < 0.09 and len(found) < 20  # it did not wait for the end of the stream
+        await ended
+        assert found == list(range(20)) and scheduler.tokens == 0
+        with pytest.raises(MasqueradeError):
+            await scheduler.stream(Connection(), lambda: Recorder().run(["bad"]), 1)
+        assert scheduler.tokens == 0
+
+    scheduled(test)
+
+
+async def _all(stream: Any, found: list[int]) -> None:
+    async for piece in stream:
+        found.append(piece)
+
+
+def test_answers_under_load_equal_answers_alone(tmp_path: Path) -> None:
+    questions = ["who sat ?", "where is the cat", "two dogs ?", "who walk in", "what mat"] * 3
+    passages = [PASSAGE, "the old cat was born by the sea .", "a red mat is on the cat . two dogs saw nasa"]
+    bodies = [
+        {"question": question, "passages": passages[: 1 + number % 3]} for number, question in enumerate(questions)
+    ]
+    with Running(Service(sources(tmp_path), Limits(wait_seconds=0.05))) as service:
+        alone = [service.post("/v1/answer", body)[2] for body in bodies]
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            together = list(pool.map(lambda body: service.post("/v1/answer", body)[2], bodies))
+        sizes = service.service.metrics.registry.get_sample_value
+        assert sizes("masquerade_batch_size_sum") == 2 * len(bodies)
+        assert sizes("masquerade_batch_size_count") < 1.7 * len(bodies)  # some ran together
+    for one, other in zip(alone, together, strict=True):
+        assert (one["answer"], one["start"]) == (other["answer"], other["start"])
+        assert one["score"] == pytest.approx(other["score"], abs=1e-5)
+
+
+def test_a_client_that_closes_its_connection_is_noticed(tmp_path: Path) -> None:
+    with Running(Service(sources(tmp_path))) as service:
+        blocked = threading.Event()
+        service.service.scheduler.thread.submit(blocked.wait, 20)
+        connection = socket.create_connection(("127.0.0.1", service.port))
+        body = json.dumps(ASK).encode()
+        head = f"POST /v1/answer HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        connection.sendall(head.encode() + b"\r\n\r\n" + body)
+        wait_until(lambda: service.service.scheduler.tokens > 0)
+        health = http.client.HTTPConnection("127.0.0.1", service.port, timeout=5)
+        health.request("GET", "/healthz")  # is never behind inference
+        assert health.getresponse().status == 200
+        health.close()
+        connection.close()
+        value = service.service.metrics.registry.get_sample_value
+        wait_until(lambda: value("masquerade_dropped_total") == 1)
+        blocked.set()
+        wait_until(lambda: service.service.scheduler.tokens == 0)
+
+
+def test_a_stop_lets_requests_finish_and_refuses_new_ones(tmp_path: Path) -> None:
+    with Running(Service(sources(tmp_path))) as service, ThreadPoolExecutor(1) as pool:
+        blocked = threading.Event()
+        service.service.scheduler.thread.submit(blocked.wait, 20)
+        running = pool.submit(service.post, "/v1/answer", ASK)
+        wait_until(lambda: service.service.scheduler.tokens > 0)
+        service.server.handle_exit(signal.SIGTERM, None)
+        status, headers, reply = service.post("/v1/answer", ASK)
+        assert status == 503 and reply["error_type"] == "stopping" and "Retry-After" in {*map(str.title, headers)}
+        blocked.set()
+        assert running.result(20)[0] == 200
+        service.thread.join(20)
+        assert not service.thread.is_alive()
+
+
+def started(*options: str) -> subprocess.Popen[str]:
+    """The command, as a process of its own."""
+    words = [sys.executable, "-m", "masquerade", "serve", "--port", "0", *options]
+    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "MASQUERADE_TOKEN": ""})
+
+
+@pytest.mark.slow
+def test_the_command_serves_until_a_signal(tmp_path: Path) -> None:
+    with started("--reader", f"tiny={reader_folder(tmp_path / 'reader')}") as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-1]
+        assert "ready" in process.stderr.readline()
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
+        connection.request("POST", "/v1/answer", json.dumps(ASK), {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        assert reply.status == 200 and json.loads(reply.read())["model"] == "tiny"
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert "who sat" not in process.stderr.read()
+
+
+def test_models_that_cannot_be_loaded_end_the_process_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("masquerade.serve.server.TOLD", 0.01)
+    server = Server(Service(Sources(readers={"x": str(tmp_path / "nothing")})))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(server.serve_until_stopped).result(30) == 1
+
+
+def test_options_name_models() -> None:
+    from masquerade.cli.show.serving import _named, _pair
+
+    assert _named(["a=x/y", "runs/b/"]) == {"a": "x/y", "b": "runs/b/"}
+    assert _pair("hub:m:kb") == ("hub:m", "kb")
+    for wrong in (["=x"], ["a="], ["a=x", "a=y"]):
+        with pytest.raises(MasqueradeError):
+            _named(wrong)
+    assert Sources().readers == {}
