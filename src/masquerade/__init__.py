@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from masquerade.reading.pipeline import pipeline
     from masquerade.reading.reader import Reader
     from masquerade.writing.generate import generate
+    from masquerade.writing.writer import Writer
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "Reader",
     "Spec",
     "Tagger",
+    "Writer",
     "build",
     "generate",
     "load",
@@ -57,6 +59,7 @@ _MODULES = {  # each name is imported when it is first used, so that `masquerade
     "Reader": "masquerade.reading.reader",
     "Spec": "masquerade.nn.spec",
     "Tagger": "masquerade.labelling.tagger",
+    "Writer": "masquerade.writing.writer",
     "build": "masquerade.nn.model",
     "generate": "masquerade.writing.generate",
     "load": "masquerade.checkpoints.folders",

@@ -13,6 +13,7 @@ from masquerade.cli import (  # noqa: F401  (their commands register themselves)
     models,
     reading,
     working,
+    writers,
     writing,
 )
 from masquerade.cli.app import app
@@ -33,6 +34,7 @@ EXTRAS = {  # which extra of the package installs a module
     "faiss": "retrieval",
     "Stemmer": "retrieval",
     "tantivy": "retrieval",
+    "sacrebleu": "write",
     "transformers": "dev",
 }
 

@@ -55,6 +55,8 @@ class BeamSearch:
         self.ids = torch.zeros(len(self.live), 0, dtype=torch.long, device=device)  # (rows, done)
         self.scores = torch.zeros(len(self.live), 1, device=device)  # (prompts, beams), log-probabilities
         self.states: list[State] = task.states(self.live)  # one a row
+        canvas = task.session.canvas
+        self.forced = canvas.before.shape[1] - 1 if canvas.source is not None else 0  # a second start token counts
 
     def next_input(self) -> StepInput | None:
         """The newest tokens, in the first step the prompts; and masks for the next tokens, if the canvas has them."""
@@ -96,7 +98,7 @@ class BeamSearch:
 
     def _finish(self, scores: Tensor, rows: Tensor, tokens: Tensor, ends: Tensor) -> None:
         """Add finished candidates, each (prompts, width), to the found texts."""
-        length = self.ids.shape[1] + 1
+        length = self.ids.shape[1] + 1 + self.forced
         for item, place in (ends & scores.isfinite()).nonzero().tolist():
             prompt, token = self.live[item], int(tokens[item, place])
             ids = [*self.ids[rows[item, place]].tolist(), token]
@@ -117,7 +119,7 @@ class BeamSearch:
         if settings.early_stopping is True:
             return True
         longest = settings.early_stopping == "never" and settings.length_penalty > 0
-        length = self.task.limits[prompt] if longest else done
+        length = self.forced + (self.task.limits[prompt] if longest else done)
         hoped: float = running / length**settings.length_penalty
         return hoped <= self.found[prompt][-1].score
 
