@@ -86,6 +86,17 @@ def ask(
             "question; 0 reads all.",
         ),
     ] = 32,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Least probability of an answer; 0 always answers. By default the reader's own.",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show which parts of the texts were read, and what each head answers.")
+    ] = False,
     kb: Annotated[Path | None, typer.Option(help="Ask this collection, made by index, instead of files.")] = None,
     passages: Annotated[int, typer.Option(min=1, help="With --kb: how many passages are read.")] = 10,
     where: Where = None,
@@ -113,6 +124,8 @@ def ask(
     if kb is not None:
         from masquerade.cli.show.collections import answer_from
 
+        if explain or threshold is not None:
+            raise MasqueradeError("--explain and --threshold are for files; with --kb, use --trace.")
         if source:
             raise MasqueradeError("--in and --kb cannot be given together; ask the files or the collection.")
         if memory is not None:
@@ -127,13 +140,16 @@ def ask(
         return
     if rag is not None:
         raise MasqueradeError("--rag writes from a collection; give one by --kb.")
+    if explain and (memory is not None or decoder != "parallel" or free):
+        raise MasqueradeError("--explain is for the parallel decoder; leave --memory, --decoder and --free out.")
     if memory is not None:
         from masquerade.cli.show.working import ask_with_memory
 
         options = AskOptions(n_best, vote, decoder, free, windows)
         ask_with_memory(question, source or [], model, memory, judge, options, as_json)
         return
-    show_answers(question, source or [], model, AskOptions(n_best, vote, decoder, free, windows), as_json)
+    options = AskOptions(n_best, vote, decoder, free, windows, threshold)
+    show_answers(question, source or [], model, options, as_json, explain)
 
 
 @app.command()

@@ -135,5 +135,6 @@ class ReaderLayout:
 
     def _shared(self, passage: Ids, questions: Sequence[Ids]) -> Layout:
         tokens = {"cls": self.cls, "sep": self.sep, "mask": self.mask}
-        options = {"start": self.start, "apart": self.apart, "segment": self.segment}
-        return shared_passage(passage, questions, self.slots, **tokens, **options)
+        return shared_passage(
+            passage, questions, self.slots, **tokens, start=self.start, apart=self.apart, segment=self.segment
+        )

@@ -193,6 +193,10 @@ class Reader:
             answers.append(merged(found, nothing, VOTES[vote], int(n_best), least, question))
         return answers
 
+    def windows(self, passages: Sequence[str]) -> int:
+        """The number of windows of some texts."""
+        return len(self.cut(tuple(passages)).windows)
+
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Encode passages up to the fork and keep them for later questions, until the memory is full. ``done`` is
         called with the number of windows that have been encoded."""

@@ -117,8 +117,15 @@ class TrainReader(TrainingJob):
         model.load_state_dict({name: theirs.get(name, fresh) for name, fresh in mine.items()})
         parts = {part: recipe.parts.get(part, 0.0) for part in PARTS}
         written = {part: float(part == ("copies" if parts["copies"] else "words")) for part in ("words", "copies")}
-        sizes = {"reach": recipe.reach, "apart": recipe.apart, "segment": recipe.segment}
-        settings = Settings(recipe.slots, recipe.question, parts, written=written, **sizes)
+        settings = Settings(
+            recipe.slots,
+            recipe.question,
+            parts,
+            written=written,
+            reach=recipe.reach,
+            apart=recipe.apart,
+            segment=recipe.segment,
+        )
         return {"": settings.put(model)}
 
     def read(self, model: Model, folder: Path) -> None:

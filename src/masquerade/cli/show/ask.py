@@ -15,14 +15,18 @@ from masquerade.documents.encodings import decode_utf8
 from masquerade.documents.folders import Skipped, read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.progress import progress_bar
-from masquerade.reading.shipped import shipped
+from masquerade.reading.shipped import SHIPPED, shipped
 
 if TYPE_CHECKING:
     from masquerade.reading.answers import Answer
+    from masquerade.reading.explained import Explanation
+    from masquerade.reading.languages import LanguageReaders
     from masquerade.reading.reader import Reader
 
 HIGHLIGHT = "bold black on bright_yellow"  # the answer in its sentence
 LISTED = 20  # files that were not read are named, up to this many
+SHOWN = 100  # characters of a part that was read
+HEADS = {"words": "vocabulary at the slots", "copies": "slots copy tokens", "pointers": "first and last token"}
 LONG = 24  # windows; with at least this many, an answer takes long enough for a progress bar
 
 log = logging.getLogger(__name__)
@@ -37,10 +41,16 @@ class AskOptions:
     decoder: str = "parallel"
     free: bool = False
     windows: int = 32
+    threshold: float | None = None
 
 
 def show_answers(
-    question: str | None, sources: Sequence[str], model: str | None, options: AskOptions, as_json: bool
+    question: str | None,
+    sources: Sequence[str],
+    model: str | None,
+    options: AskOptions,
+    as_json: bool,
+    explain: bool = False,
 ) -> None:
     """Print the answer to a question from texts; without a question, answer questions until an empty line."""
     if question is None and "-" in sources:
@@ -54,8 +64,9 @@ def show_answers(
         if model is None and language(question) == "zh":
             shipped("zh")  # stops before anything is read, if the Chinese reader is not installed
     documents, skipped = read_documents(sources)
-    show_guesses(documents)
-    session = AskSession(load_reader(model, question or "", documents), documents, options, as_json)
+    _show_guesses(documents)
+    reader = load_readers(model, question or "", documents)
+    session = AskSession(reader, documents, options, as_json, explain)
     if question is not None:
         session.answer(question)
     else:
@@ -68,18 +79,31 @@ def show_answers(
     show_skipped(skipped)
 
 
-def load_reader(model: str | None, question: str, documents: Sequence[Document]) -> Reader:
-    """The reader that was named, or the shipped one for the language of the question or the texts."""
-    if model is None:
-        model = language(question, "\n".join(each.text for each in documents))
+def load_readers(model: str | None, question: str, documents: Sequence[Document]) -> Reader | LanguageReaders:
+    """The reader that was named, or the shipped one for the language of the question or the texts; if these have
+    several languages, a reader for each of them."""
+    names = sorted({language(question, each.text) for each in documents})
+    if model is not None or len(names) < 2:
+        return load_reader(model or names[0])
+    for name in names:
+        shipped(name)
+    log.info("readers: %s, chosen by the languages of question and texts", ", ".join(names))
+    from masquerade.reading.languages import LanguageReaders
+
+    return LanguageReaders()
+
+
+def load_reader(model: str) -> Reader:
+    """The reader of that name."""
+    if model in SHIPPED:
         shipped(model)
-        log.info("reader: %s, chosen by the language of the texts", model)
+        log.info("reader: %s", model)
     from masquerade.reading.reader import Reader
 
     return Reader.load(model)
 
 
-def show_guesses(documents: Sequence[Document]) -> None:
+def _show_guesses(documents: Sequence[Document]) -> None:
     """Name the files whose encoding was guessed."""
     for document in documents:
         if document.guessed:
@@ -99,10 +123,18 @@ def show_skipped(skipped: Sequence[Skipped]) -> None:
 class AskSession:
     """A reader and the texts that its questions are about."""
 
-    def __init__(self, reader: Reader, documents: Sequence[Document], options: AskOptions, as_json: bool) -> None:
+    def __init__(
+        self,
+        reader: Reader | LanguageReaders,
+        documents: Sequence[Document],
+        options: AskOptions,
+        as_json: bool,
+        explain: bool = False,
+    ) -> None:
         self.reader, self.documents, self.options, self.as_json = reader, documents, options, as_json
+        self.explain = explain
         self.texts = [document.joined.text for document in documents]
-        held = len(reader.cut(tuple(self.texts)).windows)
+        held = reader.windows(self.texts)
         self.long = options.windows > 0 and held > 2 * options.windows  # only some windows are read for a question
         self.windows = options.windows if self.long else held
 
@@ -123,7 +155,8 @@ class AskSession:
             answer = self.reader.ask_many([(question, self.texts)], **asdict(options), done=done)[0]
         if self.as_json:
             others = [self._plain(each) for each in answer.alternatives]
-            print_json({"question": question, **self._plain(answer), "alternatives": others})
+            said = self._explanation(question).plain() if self.explain else {}
+            print_json({"question": question, **self._plain(answer), "alternatives": others, **said})
             return
         if several and not sys.stdin.isatty():  # the question was not typed here, so it is not on the screen
             print(f"? {question}")
@@ -131,6 +164,8 @@ class AskSession:
             print("No answer in this text.")
         for each in ([answer] if answer else []) + (list(answer.alternatives) if options.n_best > 1 else []):
             self._print(each)
+        if self.explain:
+            self._explain(question)
         if several:
             print(flush=True)
 
@@ -156,6 +191,28 @@ class AskSession:
         console = Console(highlight=False)
         for line in lines:
             console.print(Text.assemble(*line))
+
+    def _explanation(self, question: str) -> Explanation:
+        from masquerade.reading.explained import explain
+
+        return explain(self.reader, question, self.texts, self.options.windows)
+
+    def _explain(self, question: str) -> None:
+        """Print which parts of the texts were read, and what each head answers by itself."""
+        said = self._explanation(question)
+        print(f"Read {said.characters:,} of {sum(map(len, self.texts)):,} characters:")
+        for part in said.parts[:LISTED]:
+            document, words = (
+                self.documents[part.passage],
+                " ".join(self.texts[part.passage][part.start : part.end].split()),
+            )
+            start, _ = document.joined.original(part.start, part.end)
+            print(f"  {document.cite(start)}  {words if len(words) <= SHOWN else words[:SHOWN] + '…'}")
+        if len(said.parts) > LISTED:
+            print(f"  … and {len(said.parts) - LISTED:,} more parts")
+        print("The heads, each alone:")
+        for name, answer in said.heads.items():
+            print(f"  {HEADS[name]:<28}{answer.text or 'no answer'}  {answer.score:.1%}")
 
     def _plain(self, answer: Answer) -> dict[str, Any]:
         """An answer as JSON; fields that it lacks are null."""
