@@ -155,3 +155,18 @@ def train_rag(recipe: RecipeName, changes: Changes = None, resume: Resume = Fals
     from masquerade.training.recipe import read_recipe
 
     Run(TrainRag(read_recipe(recipe_file(recipe), RagTraining, changes or [])), resume).train()
+
+
+@train.command("encoder")
+def train_encoder(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train an encoder for search: on questions with passages, or on texts alone (task=cloze).
+
+    [dim]masquerade train encoder encoder start=minilm train=questions.jsonl out=runs/encoder[/dim]
+    [dim]masquerade index articles --out kb --encoder runs/encoder[/dim]
+    """
+    from masquerade.cli.recipes import recipe_file
+    from masquerade.memory.retrieval.encoder_training import EncoderTraining, TrainEncoder
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import read_recipe
+
+    Run(TrainEncoder(read_recipe(recipe_file(recipe), EncoderTraining, changes or [])), resume).train()

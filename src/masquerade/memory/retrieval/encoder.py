@@ -75,26 +75,28 @@ class Encoder:
         encoded since the last call."""
         out = torch.zeros(len(texts), self.width)
         encoded = self.model.tokenizer.encode_pairs([(text, None) for text in texts], self.longest)
-        for group in self._groups([len(ids) for ids, _ in encoded]):
+        for group in by_length([len(ids) for ids, _ in encoded], TOKENS):
             out[torch.tensor(group)] = self._vectors([encoded[index] for index in group])
             done(len(group))
         return out
-
-    def _groups(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Which texts go through the network together: texts of like lengths, so that there is little padding."""
-        group = list[int]()
-        for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-            if group and lengths[index] * (len(group) + 1) > TOKENS:
-                yield group
-                group = []
-            group.append(index)
-        if group:
-            yield group
 
     def _vectors(self, texts: Sequence[tuple[list[int], list[int]]]) -> Tensor:
         """The vectors of a group of texts, given as ids and segments: (n, width)"""
         layout = text_layout(texts, self.model.spec.pad).to(self.model.device)
         return sentence_vectors(self.model, layout, self.pooling).float().cpu()
+
+
+def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Which texts go through the network together: texts of like lengths, so that there is little padding, of at most
+    so many tokens in all."""
+    group = list[int]()
+    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+        if group and lengths[index] * (len(group) + 1) > tokens:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
 
 
 def text_layout(texts: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int) -> Layout:

@@ -31,14 +31,13 @@ def evaluate(
     if not asked:
         raise MasqueradeError("None of the questions has an accepted answer; give questions with answers.")
     chinese = language(" ".join(record.question for record in asked)) == "zh"
-    normal = cmrc_normal if chinese else squad_normal
     hits, golds, answers = dict.fromkeys(CUTS, 0), dict.fromkeys(CUTS, 0), dict[str, str]()
     for start in range(0, len(asked), TOGETHER):
         part = asked[start : start + TOGETHER]
         for record in part:
             found = kb.search(record.question, max(CUTS), dense=dense)
             for cut in CUTS:
-                hits[cut] += any(_has_answer(each, record, normal) for each in found[:cut])
+                hits[cut] += any(has_answer(each.text, record.accepted) for each in found[:cut])
                 golds[cut] += any(_is_gold(each, record) for each in found[:cut])
         if read:
             for record, answer in zip(part, kb.ask_many([each.question for each in part], k, dense=dense), strict=True):
@@ -53,11 +52,13 @@ def evaluate(
     return result
 
 
-def _has_answer(found: Found, record: QuestionRecord, normal: Callable[[str], str]) -> bool:
-    """Whether an accepted answer stands in a passage, as a whole word where there are words."""
-    text = f" {normal(found.text)} "
-    wanted = [normal(answer) for answer in record.accepted]
-    return any(answer and (f" {answer} " if normal is squad_normal else answer) in text for answer in wanted)
+def has_answer(text: str, accepted: Sequence[str]) -> bool:
+    """Whether an accepted answer stands in a text, as a whole word where there are words."""
+    if language(text, *accepted) == "zh":
+        whole = cmrc_normal(text)
+        return any(wanted in whole for wanted in map(cmrc_normal, accepted) if wanted)
+    whole = f" {squad_normal(text)} "
+    return any(f" {wanted} " in whole for wanted in map(squad_normal, accepted) if wanted)
 
 
 def _is_gold(found: Found, record: QuestionRecord) -> bool:

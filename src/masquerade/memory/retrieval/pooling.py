@@ -14,6 +14,7 @@ from masquerade.files import read_json, write_text
 POOLINGS = ("mean", "cls")
 ENDLESS = 1_000_000  # tokens; published tokenizers without a limit have a number above this
 FILE = "encoder.json"  # beside a checkpoint's config.json
+CONFIG = "sentence_vectors"  # the key of config.json that has the settings, in what 'masquerade train encoder' saves
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,16 @@ class Pooling:
 
     @staticmethod
     def load(folder: Path) -> Pooling:
-        """The settings in a checkpoint's folder: our file, else those of sentence-transformers, else the defaults."""
+        """The settings in a checkpoint's folder: our file, else our key of config.json, else the files of
+        sentence-transformers, else the defaults."""
         if (folder / FILE).is_file():
             return Pooling.of(read_json(folder / FILE), folder / FILE)
+        config = _optional(folder / "config.json")
+        if isinstance(config.get(CONFIG), dict):
+            return Pooling.of(config[CONFIG], folder / "config.json")
         if (folder / "modules.json").is_file():
             return _sentence_transformers(folder)
-        if _optional(folder / "config.json").get("model_type") == "dpr":
+        if config.get("model_type") == "dpr":
             return Pooling("cls", normalize=False)
         return Pooling()
 
