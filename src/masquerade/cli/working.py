@@ -19,3 +19,19 @@ def train_cogltx(recipe: RecipeName, changes: Changes = None, resume: Resume = F
     from masquerade.training.recipe import read_recipe
 
     Run(TrainMemory(read_recipe(recipe_file(recipe), MemoryTraining, changes or [])), resume).train()
+
+
+@train.command("cogqa")
+def train_cogqa(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train a reader for questions of several steps: system 1, which points at hops and answers, then system 2, which
+    chooses from the graph of what was read.
+
+    Data: records with a question, an answer, paragraphs (context: title and sentences), and which of them are needed
+    (supporting_facts), as of HotpotQA and 2WikiMultihopQA.
+
+    [dim]masquerade train cogqa cogqa start=models/reader-en train=hotpot-train.json out=runs/cogqa[/dim]
+    """
+    from masquerade.memory.working.hop_training import HopTraining, train_stages
+    from masquerade.training.recipe import read_recipe
+
+    train_stages(read_recipe(recipe_file(recipe), HopTraining, changes or []), resume)

@@ -154,8 +154,12 @@ class CogQA:
             frontier = following
         if not graph.answers():
             self._lower(graph, source)
-        self._read(graph, [number for number, node in enumerate(graph.nodes) if node.reading is None])
+        self.read_new(graph)
         return graph
+
+    def read_new(self, graph: CognitiveGraph) -> None:
+        """Read the nodes that were not read, or have a new clue."""
+        self._read(graph, [number for number, node in enumerate(graph.nodes) if node.reading is None])
 
     @torch.inference_mode()
     def decide(self, graph: CognitiveGraph) -> None:
@@ -210,10 +214,10 @@ class CogQA:
             if graph.connect(number, other, node.sentences[span.sentence]):
                 changed.append(other)
         for span in node.reading.answers:
-            self._answer(graph, source, number, span.text, span.score, node.sentences[span.sentence])
+            self.add_answer(graph, source, number, span.text, span.score, node.sentences[span.sentence])
         return changed
 
-    def _answer(
+    def add_answer(
         self, graph: CognitiveGraph, source: ParagraphSource, number: int, text: str, margin: float, sentence: str
     ) -> None:
         """Add a candidate answer to the graph. A node of the same name or title becomes one."""
@@ -236,4 +240,4 @@ class CogQA:
         gap, number = min(read)
         node = graph.nodes[number]
         for span in node.reading.again(gap + LOWER) if node.reading else ():
-            self._answer(graph, source, number, span.text, span.score, node.sentences[span.sentence])
+            self.add_answer(graph, source, number, span.text, span.score, node.sentences[span.sentence])

@@ -65,13 +65,14 @@ def _spans(
     return found, none - float(starts.max())
 
 
-def pointer_targets(count: int, spans: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-    """The targets of starts and ends, (count,) each: 1 at every start and end; NONE at [CLS] as a start without any."""
+def pointer_targets(count: int, spans: Sequence[tuple[int, int]], none: float = NONE) -> tuple[Tensor, Tensor]:
+    """The targets of starts and ends, (count,) each: 1 at every start and end; ``none`` at [CLS] as a start without
+    any."""
     start, end = torch.zeros(count), torch.zeros(count)
     for first, last in spans:
         start[first], end[last] = 1.0, 1.0
     if not spans:
-        start[0] = NONE
+        start[0] = none
     return start, end
 
 

@@ -66,7 +66,7 @@ def similarity(one: str, other: str) -> float:
 def find_name(name: str, text: str) -> tuple[int, int] | None:
     """The characters (start, end) of a name in a text: its words in order, or the most similar words from NEAR on."""
     wanted, words = plain_name(name).split(), words_of(text)
-    if not wanted:
+    if not {*wanted} & {word for word, _, _ in words}:  # a name that is spelled otherwise shares at least one word
         return None
     best, place = NEAR, None
     for count in (len(wanted), len(wanted) + 1, len(wanted) - 1):
