@@ -34,8 +34,8 @@ from masquerade.training.recipe import FineTuning
 
 @dataclass(frozen=True, kw_only=True)
 class HopTraining(FineTuning):
-    """A run of CogQA on questions of several steps. ``epochs`` and ``rate`` are those of system 1 alone, and a ``batch``
-    is a number of questions."""
+    """A run of CogQA on questions of several steps. ``epochs`` and ``rate`` are those of system 1 alone; ``batch`` is a
+    number of questions."""
 
     graph_epochs: float = 20.0  # of system 2 alone
     graph_rate: float = 1e-3
