@@ -139,8 +139,7 @@ def pretrain(
 
     [dim]masquerade pretrain mlm train=corpus.txt tokenizer=my-vocab steps=500 model.layers=4[/dim]
     """
-    from masquerade.training.loop import Run
-    from masquerade.training.pretraining import Pretrain
+    from masquerade.training.pretraining import pretrain as run_pretraining
     from masquerade.training.recipe import Pretraining, read_recipe
 
-    Run(Pretrain(read_recipe(recipe_file(recipe), Pretraining, changes or [])), resume).train()
+    run_pretraining(read_recipe(recipe_file(recipe), Pretraining, changes or []), resume)

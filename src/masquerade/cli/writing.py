@@ -147,17 +147,30 @@ def perplexity(
         int | None,
         typer.Option(help="Tokens between the starts of two windows; by default half a window."),
     ] = None,
+    memory: Annotated[
+        list[int] | None,
+        typer.Option(help="Read segments of --length and remember this many tokens before them; may be repeated."),
+    ] = None,
+    same_length: Annotated[
+        bool, typer.Option("--same-length", help="With --memory: every token sees that many tokens, itself included.")
+    ] = False,
+    clamp: Annotated[
+        int | None, typer.Option(help="With --memory: farther distances count as this one; 0: none does.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the perplexity of a language model on texts.
 
     Perplexity per token depends on the tokenizer: compare models per word, or per character for Chinese.
 
+    A network with relative positions, such as a Transformer-XL, can remember what it read before a segment.
+
     [dim]masquerade perplexity test.txt --model runs/gpt/step-1000 --length 128[/dim]
+    [dim]masquerade perplexity test.txt --model runs/xl --length 64 --memory 0 --memory 128[/dim]
     """
     from masquerade.cli.show.perplexity import show_perplexity
 
-    show_perplexity(texts, model, length, stride, as_json)
+    show_perplexity(texts, model, length, stride, memory or [], same_length, clamp, as_json)
 
 
 @app.command()

@@ -18,11 +18,25 @@ from masquerade.labelling.predict import sentence_tokens
 from masquerade.labelling.records import Classified, Tagged, read_classified, read_tagged
 from masquerade.labelling.tagger import Tagger, cut, labelled, tag_names
 from masquerade.layout import Layout
+from masquerade.nn.features import with_features
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import LabelSetTerm, Loss, SentenceTerm, Term, TermLoss, TokenTerm
 from masquerade.objectives.networks import savable
+from masquerade.training.checkpoints import Store
 from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import FineTuning
+
+
+def begun(recipe: FineTuning) -> Model:
+    """The network that a recipe starts from, with ELMo's features if it names some."""
+    model = load(recipe.start)
+    if not recipe.features:
+        return model
+    folder = Path(recipe.features).expanduser()
+    found = folder if (folder / "backward").is_dir() else Store(folder).latest()
+    if found is None or not (found / "backward").is_dir():
+        raise MasqueradeError(f"'{recipe.features}' is no run of ELMo's; pretrain one with objective=elmo.")
+    return with_features(model, load(found), load(found / "backward"))
 
 
 def with_labels(model: Model, head: str, labels: tuple[str, ...]) -> Model:
@@ -77,7 +91,7 @@ class TrainClassifier(FineTune):
         check_labels(recipe, [*self.train, *self.test])
 
     def begin(self) -> dict[str, Model]:
-        return {"": new_classifier(load(self.recipe.start), self.recipe, self.train)}
+        return {"": new_classifier(begun(self.recipe), self.recipe, self.train)}
 
     def loss(self, networks: dict[str, Model]) -> Loss:
         term = LabelSetTerm("classify") if self.recipe.several else SentenceTerm("classify")
@@ -152,7 +166,7 @@ class TrainTagger(FineTune):
         kinds = sorted({entity.kind for record in self.train for entity in record.entities})
         if not kinds:
             raise MasqueradeError("There is no entity in the training records; a tagger needs some to learn from.")
-        return {"": with_labels(load(self.recipe.start), "tag", tag_names(kinds))}
+        return {"": with_labels(begun(self.recipe), "tag", tag_names(kinds))}
 
     def read(self, model: Model, folder: Path) -> None:
         self.examples, self.held_out = (self._examples(model, records) for records in (self.train, self.test))

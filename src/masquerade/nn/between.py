@@ -46,6 +46,7 @@ Maker = Callable[..., Between]  # called with the spec, the layer, and the optio
 
 _MAKERS: dict[str, Maker] = {}
 _HOMES = {  # modules that register the kinds of later stages, imported when a spec names one
+    "elmo": "masquerade.nn.features",
     "knowbert": "masquerade.memory.entity.knowbert",
     "entities": "masquerade.memory.entity.experts",
     "facts": "masquerade.memory.entity.facts",

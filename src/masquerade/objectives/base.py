@@ -9,6 +9,7 @@ from masquerade.data.checks import check_types
 from masquerade.data.corpus import Pieces, Tokens
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
+from masquerade.data.streams import Segment
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss, Term, TermLoss, TokenTerm
 from masquerade.text.vocabulary import ABSENT, Vocabulary
@@ -39,6 +40,10 @@ class Objective(ABC):
     def enclosed(self, pieces: Pieces, number: int) -> list[int]:
         """The ids of a piece between [CLS] and [SEP], as far as the vocabulary has them."""
         return self.vocabulary.enclosed(pieces[number])
+
+    def segment(self, segment: Segment, rng: Rng) -> Example:
+        """The example of a segment of a document, for networks that remember the segments before it."""
+        raise NotImplementedError
 
     def config(self) -> dict[str, int]:
         """The entries of the saved configuration that say how to decode: start and end tokens."""

@@ -6,9 +6,11 @@ A grouping is a function from ids to lists of indices, for ``MaskedTokens.units`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
@@ -18,6 +20,9 @@ from masquerade.text.chinese import is_wide, load_jieba
 from masquerade.text.sentences import STOPS
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
+
+WIKI_LINK = re.compile(r"\[\[([^\[\]|#]+)(?:#[^\[\]|]*)?(?:\|([^\[\]]+))?\]\]")
+BRACKETS = re.compile(r"\s*[(（][^()（）]*[)）]$")
 
 
 def sentence_ends(tokenizer: Tokenizer, stops: Iterable[str] = STOPS) -> frozenset[int]:
@@ -80,6 +85,17 @@ def chinese_words(tokenizer: Tokenizer, cut: Callable[[str], Iterable[str]]) -> 
 def jieba_words(tokenizer: Tokenizer) -> Units:
     """Chinese whole words, segmented by jieba, which has to be installed."""
     return chinese_words(tokenizer, load_jieba().cut)
+
+
+def corpus_names(record: Mapping[str, Any]) -> list[str]:
+    """The names that a record of a corpus gives: its title, without what is in brackets behind it; its ``links``, a
+    list of texts or of records with a ``title`` or ``text``; and the links of wiki text, [[target|shown]]."""
+    links = record.get("links")
+    listed = links if isinstance(links, list) else []
+    found = [each.get("title") or each.get("text") if isinstance(each, Mapping) else each for each in listed]
+    found += [part for link in WIKI_LINK.findall(str(record.get("text", ""))) for part in link if part]
+    names = [BRACKETS.sub("", str(name)).strip() for name in [record.get("title"), *found] if name]
+    return list(dict.fromkeys(name for name in names if len(name) > 1))
 
 
 def entity_units(tokenizer: Tokenizer, entities: Iterable[str], rest: Units | None = None) -> Units:

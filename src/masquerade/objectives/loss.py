@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from masquerade.data.examples import Example
 from masquerade.data.packing import Batch
 from masquerade.layout import IGNORE
+from masquerade.nn.between import Flow
 from masquerade.nn.model import Model
 
 
@@ -149,6 +150,10 @@ class TermLoss(Loss):
     def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
         return {name: sum(term.count(example) for row in rows for example in row) for name, term in self.terms.items()}
 
+    def flow(self, batch: Batch, at: Tensor) -> Flow:
+        """The network's pass over a batch, with the states (m, width) of the m tokens ``at``, bool (rows, n)."""
+        return self.model.flow(batch.layout, source=batch.source, at=at, inputs=batch.extra)
+
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         model, needed = self.model, {name: term.tokens(batch) for name, term in self.terms.items()}
         at = reduce(torch.logical_or, [tokens for tokens in needed.values() if tokens is not None])
@@ -156,7 +161,7 @@ class TermLoss(Loss):
             encoded = model.encode(batch.layout, batch.extra)
             found = StatesAt(encoded.states[at], at, encoded.outputs)
         else:
-            flow = model.flow(batch.layout, source=batch.source, at=at, inputs=batch.extra)
+            flow = self.flow(batch, at)
             found = StatesAt(flow.states, at, flow.outputs)
         present = [name for name, tokens in needed.items() if tokens is not None]
         sums = {name: self.terms[name].sum(model, found, batch) for name in present}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from masquerade.data.corpus import Pieces, Tokens
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
+from masquerade.layout import join
+from masquerade.masks import bidirectional
 from masquerade.objectives.base import Objective
 from masquerade.objectives.loss import Term
 from masquerade.text.vocabulary import Vocabulary
@@ -30,6 +32,7 @@ class ObjectiveMixture(Objective):
     vocabulary: Vocabulary
     parts: Mapping[str, Objective]
     shares: Mapping[str, float]
+    prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # ids put before the source, by objective (T5)
 
     def __post_init__(self) -> None:
         for name, part in self.parts.items():
@@ -38,7 +41,10 @@ class ObjectiveMixture(Objective):
         self.terms()
 
     def cut(self, tokens: Tokens, length: int) -> Pieces:
-        cut = tuple(part.cut(tokens, length) for part in self.parts.values())
+        room = [length - len(self.prefixes.get(name, ())) for name in self.parts]
+        if min(room) < 4:
+            raise MasqueradeError(f"A text prefix leaves {min(room)} of {length} tokens for the text; raise 'length'.")
+        cut = tuple(part.cut(tokens, each) for part, each in zip(self.parts.values(), room, strict=True))
         longest = max(cut, key=len)
         return MixedPieces(tokens, longest.spans, cut)
 
@@ -49,7 +55,8 @@ class ObjectiveMixture(Objective):
         for (name, part), own in zip(total, pieces.parts, strict=True):
             share = self.shares[name]
             if left < share or name == total[-1][0]:
-                return part.example(own, number % len(own), rng, min(left / share, 1 - 1e-9) if share else 0.0)
+                made = part.example(own, number % len(own), rng, min(left / share, 1 - 1e-9) if share else 0.0)
+                return _prefixed(made, self.prefixes.get(name, ()), self.vocabulary.cls)
             left -= share
         raise AssertionError("the last part takes what is left")
 
@@ -63,3 +70,15 @@ class ObjectiveMixture(Objective):
 
     def config(self) -> dict[str, int]:
         return reduce(lambda one, other: {**other, **one}, [part.config() for part in self.parts.values()])
+
+
+def _prefixed(example: Example, prefix: Sequence[int], cls: int) -> Example:
+    """The example with a text before its source, behind [CLS] if it begins with that."""
+    source = example.source
+    if source is None or not prefix:
+        return example
+    first = int(source.ids[:1].tolist() == [cls])
+    moved = source.replace(position=source.position + len(prefix))
+    text = bidirectional(prefix)
+    parts = [source[:first], text.replace(position=text.position + first), moved[first:]]
+    return replace(example, source=join(parts))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from masquerade.data.corpus import Pieces
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
+from masquerade.data.streams import Segment
 from masquerade.layout import IGNORE
 from masquerade.masks import backward, causal
 from masquerade.objectives.base import Objective, until_end
@@ -29,6 +30,10 @@ class NextToken(Objective):
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         return Example(causal(ids).replace(label=[*ids[1:], IGNORE]))
+
+    def segment(self, segment: Segment, rng: Rng) -> Example:
+        last = IGNORE if segment.following is None else segment.following
+        return Example(causal(segment.ids).replace(label=[*segment.ids[1:], last]))
 
 
 @dataclass(frozen=True)

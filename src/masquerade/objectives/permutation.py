@@ -10,6 +10,7 @@ import torch
 
 from masquerade.data.examples import Example
 from masquerade.data.rng import Rng
+from masquerade.data.streams import Segment
 from masquerade.errors import MasqueradeError
 from masquerade.masks import compensated, two_stream
 from masquerade.objectives.base import Objective
@@ -52,6 +53,9 @@ class PermutedTokens(Objective):
             changed = {name: (getattr(layout, name) - known).clamp(min=0) for name in ("rank", "horizon")}
             layout = layout.replace(**changed)
         return Example(layout)
+
+    def segment(self, segment: Segment, rng: Rng) -> Example:
+        return self(segment.ids, rng)
 
     def _spans(self, maskable: list[int], count: int, n: int, rng: Rng) -> list[int]:
         """``count`` tokens to predict, in spans that do not touch while there is room for that."""

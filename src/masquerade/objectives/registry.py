@@ -21,8 +21,9 @@ from masquerade.objectives.bart import (
 from masquerade.objectives.base import Objective
 from masquerade.objectives.diffusion import BlockDiffusion, MaskedDiffusion
 from masquerade.objectives.electra import ReplacedTokens
+from masquerade.objectives.elmo import TwoDirections
 from masquerade.objectives.glm import LongBlank, ShortBlanks
-from masquerade.objectives.grouping import MaskedNgrams, entity_units, jieba_words, sentence_ends
+from masquerade.objectives.grouping import MaskedNgrams, corpus_names, entity_units, jieba_words, sentence_ends
 from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.mass import Mass
 from masquerade.objectives.mixture import ObjectiveMixture
@@ -36,7 +37,7 @@ from masquerade.objectives.salient import Salient, dates_and_numbers
 from masquerade.objectives.salient import names as names_in
 from masquerade.objectives.span import MaskedSpans
 from masquerade.objectives.t5 import SpanCorruption
-from masquerade.objectives.unilm import UnifiedMasks
+from masquerade.objectives.unilm import BOTH_WAYS, MASKS, UnifiedMasks
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
 
@@ -98,11 +99,11 @@ def _bart(
 
 
 def _entity(vocabulary: Vocabulary, tokenizer: Tokenizer, names: str | Sequence[str], **options: Any) -> Objective:
-    """ERNIE's masks over known names: a list, a file with one name a line, or a .jsonl corpus whose titles are the
-    names. Other words are masked as whole words."""
+    """ERNIE's masks over known names: a list, a file with one name a line, or a .jsonl corpus, whose titles and links
+    are the names. Other words are masked as whole words."""
     if isinstance(names, str) and names.endswith(".jsonl"):
         records = [record for record in read_records(names) if isinstance(record, Mapping)]
-        names = [str(record["title"]) for record in records if record.get("title")]
+        names = [name for record in records for name in corpus_names(record)]
     elif isinstance(names, str):
         try:
             names = Path(names).expanduser().read_text(encoding="utf-8").split("\n")
@@ -152,11 +153,27 @@ def _mixture(vocabulary: Vocabulary, tokenizer: Tokenizer, **parts: Any) -> Obje
     """A mixture of the objectives named in the options; each has a table of its own options, and its ``share``."""
     settings = {name: dict(own) if isinstance(own, Mapping) else {"share": own} for name, own in parts.items()}
     shares = {name: own.pop("share", 1.0) for name, own in settings.items()}
+    prefixes = {name: own.pop("prefix") for name, own in settings.items() if "prefix" in own}
+    for name, prefix in prefixes.items():
+        if not isinstance(prefix, str) or not entry(name).decoder:
+            raise MasqueradeError(f"The prefix of '{name}' has to be text for an encoder–decoder.")
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
             raise MasqueradeError(f"The share of '{name}' is {share!r}, but it has to be a number above 0.")
     made = {name: make_objective(name, tokenizer, own) for name, own in settings.items()}
-    return ObjectiveMixture(vocabulary, made, shares)
+    texts = {name: tokenizer.encode(prefix) for name, prefix in prefixes.items()}
+    return ObjectiveMixture(vocabulary, made, shares, texts)
+
+
+def _unilm(vocabulary: Vocabulary, tokenizer: Tokenizer, nsp: bool = True, **options: Any) -> Objective:
+    """UniLM's masks. With ``nsp``, as published, the bidirectional third reads two texts and tells whether the second
+    follows the first."""
+    if not nsp:
+        return UnifiedMasks(vocabulary, **options)
+    both = UnifiedMasks(vocabulary, masks=(BOTH_WAYS,), **options)
+    others = UnifiedMasks(vocabulary, masks=tuple(mask for mask in MASKS if mask != BOTH_WAYS), **options)
+    parts = {"both ways": NextSentence(vocabulary, sentence_ends(tokenizer), both), "others": others}
+    return ObjectiveMixture(vocabulary, parts, {"both ways": 1.0, "others": 2.0})
 
 
 def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Objective:
@@ -166,12 +183,27 @@ def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Ob
 
 _PAIR = {"outputs": ("lm", "pair")}
 _SPAN = {"outputs": ("lm",), "spare": ("boundary",)}
-_UNILM = {"segments": 6, "buckets": 0}
+_UNILM: dict[str, Any] = {"segments": 6, "buckets": 0}
+_DISTANCES = {"positions": ("transformer-xl",), "mask": "causal", "segments": 0, "max_distance": 1024}
 _BLANKS = {"positions": ("learned", "inner")}
 
 OBJECTIVES: dict[str, ObjectiveEntry] = {
     "next": ObjectiveEntry(_simple(NextToken), "GPT: the next token", "gpt2", {"mask": "causal"}, needs=()),
+    "transformer-xl": ObjectiveEntry(
+        _simple(NextToken),
+        "Transformer-XL: the next token, for runs with a memory of earlier segments",
+        "transfo-xl",
+        _DISTANCES,
+        needs=(),
+    ),
     "backward": ObjectiveEntry(_simple(PreviousToken), "the previous token: GPT from right to left", OWN, needs=()),
+    "elmo": ObjectiveEntry(
+        _simple(TwoDirections),
+        "ELMo: LSTM language models of both directions, for features=…",
+        OWN,
+        {"recurrent": "lstm", "positions": (), "segments": 0, "layers": 2, "embedding_norm": False},
+        needs=(),
+    ),
     "mlm": ObjectiveEntry(_simple(MaskedTokens), "BERT: masked tokens"),
     "whole-word": ObjectiveEntry(_whole_words, "BERT: masked whole words"),
     "chinese-words": ObjectiveEntry(_chinese_words, "BERT-wwm, NEZHA: masked Chinese words, segmented by jieba"),
@@ -188,7 +220,9 @@ OBJECTIVES: dict[str, ObjectiveEntry] = {
         _simple(PermutedTokens), "XLNet: the end of a permutation, in two streams", "xlnet", {"query_vector": True}
     ),
     "mpnet": ObjectiveEntry(_mpnet, "MPNet: the end of a permutation, with position compensation", "mpnet"),
-    "unilm": ObjectiveEntry(_simple(UnifiedMasks), "UniLM: masked tokens under four masks", "unilm", _UNILM),
+    "unilm": ObjectiveEntry(
+        _unilm, "UniLM: masked tokens under four masks, and next sentences", "unilm", {**_UNILM, **_PAIR}
+    ),
     "glm": ObjectiveEntry(_simple(ShortBlanks), "GLM: short blanks", OWN, _BLANKS),
     "glm-long": ObjectiveEntry(_simple(LongBlank), "GLM: one long blank", OWN, _BLANKS),
     "diffusion": ObjectiveEntry(_simple(MaskedDiffusion), "masked diffusion: any share of the tokens"),
@@ -208,6 +242,8 @@ def entry(name: str, options: Mapping[str, Any] | None = None) -> ObjectiveEntry
     """An objective by name. That of a mixture has what all of its parts, which the options name, need."""
     if name not in OBJECTIVES:
         raise MasqueradeError(f"There is no objective '{name}'; there are {', '.join(OBJECTIVES)}.")
+    if name == "unilm" and options and options.get("nsp") is False:
+        return replace(OBJECTIVES[name], model=_UNILM)
     if name != "mixture":
         return OBJECTIVES[name]
     if not options or name in options:

@@ -33,9 +33,10 @@ class UnifiedMasks(Objective):
     rate: float = 0.15
     several: float = 0.2  # the probability that two or three neighbours are masked together
     own_segments: bool = True
+    masks: tuple[int, ...] = MASKS  # of which one is drawn for each piece
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
-        mask = MASKS[int(rng.integers(len(MASKS)))]
+        mask = self.masks[int(rng.integers(len(self.masks)))]
         shown, cut = self._cut(list(ids), rng) if mask == SOURCE_TO_TARGET else (list(ids), 0)
         candidates = [*self.vocabulary.maskable(shown), len(shown) - 1] if cut else self.vocabulary.maskable(shown)
         shown, label = corrupt(shown, self._grams(candidates, rng), self.vocabulary, rng)

@@ -28,6 +28,7 @@ class RunState:
     step: int = 0  # finished optimizer steps
     cursor: DataCursor = field(default_factory=DataCursor)
     kept: Mapping[str, Any] = field(default_factory=dict)  # ``TrainingJob.kept``
+    precision: str = ""  # of matrix products, as Accelerate names it; empty if not known
 
 
 class Store:
@@ -63,7 +64,8 @@ class Store:
             torch.save(optimizer.state_dict(), fresh / "optimizer.pt")
             if state.kept:
                 torch.save(dict(state.kept), fresh / "kept.pt")
-            write_text(fresh / "state.json", json.dumps({"step": step, "cursor": asdict(state.cursor)}))
+            plain = {"step": step, "cursor": asdict(state.cursor), "precision": state.precision}
+            write_text(fresh / "state.json", json.dumps(plain))
             shutil.rmtree(target, ignore_errors=True)
             os.replace(fresh, target)
         except (OSError, MasqueradeError) as error:
@@ -76,6 +78,10 @@ class Store:
             shutil.rmtree(old, ignore_errors=True)
         return target
 
+    def precision(self, checkpoint: Path) -> str:
+        """The precision that a run was trained with; empty if the checkpoint does not say."""
+        return str(read_json(checkpoint / "state.json").get("precision", ""))
+
     def load(self, checkpoint: Path) -> tuple[dict[str, Model], dict[str, Any], RunState]:
         """The networks, the optimizer's state and the run's state of a checkpoint."""
         state = read_json(checkpoint / "state.json")
@@ -84,7 +90,8 @@ class Store:
         networks |= {path.parent.name: load(path.parent) for path in checkpoint.glob("*/config.json")}
         kept = torch.load(checkpoint / "kept.pt", weights_only=True) if (checkpoint / "kept.pt").is_file() else {}
         cursor = state["cursor"] if "cursor" in state else state["place"]  # as older runs call it
-        return networks, optimizer, RunState(int(state["step"]), DataCursor(**cursor), kept)
+        run = RunState(int(state["step"]), DataCursor(**cursor), kept, self.precision(checkpoint))
+        return networks, optimizer, run
 
     def record(self, entry: dict[str, Any]) -> None:
         """Add a line to the log."""

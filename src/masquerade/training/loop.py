@@ -55,6 +55,10 @@ class TrainingJob(ABC):
     def evaluate(self, loss: Loss) -> dict[str, float]:
         """The scores on the held-out data; empty if there is none."""
 
+    def collect(self, loss: Loss, process: int, processes: int) -> dict[str, Any]:
+        """What a checkpoint keeps, ``kept`` by default. Called in every process, since each may have a part of it."""
+        return self.kept
+
     def refresh(self, model: Model, step: int) -> None:
         """Called before every ``every``-th step, from step 0 on, with the model in evaluation mode and without
         gradients: the place to rebuild what depends on the weights, such as an index."""
@@ -69,12 +73,14 @@ class Run:
         from accelerate.utils import broadcast_object_list
 
         kernels.use()
-        precision = [kernels.mixed_precision(job.recipe.precision, PartialState().device.type)]
-        broadcast_object_list(precision)  # what one process measures holds for all
         self.job, self.recipe, self.store = job, job.recipe, Store(Path(job.recipe.out))
-        self.accelerator = Accelerator(mixed_precision=precision[0])
         self.store.make_folder()
         checkpoint = self.store.latest()
+        measured = self.store.precision(checkpoint) if checkpoint is not None and job.recipe.precision == "auto" else ""
+        device = PartialState().device.type
+        precision = [measured or kernels.mixed_precision(job.recipe.precision, device)]
+        broadcast_object_list(precision)  # what one process measures holds for all, and for the run after a resume
+        self.accelerator = Accelerator(mixed_precision=precision[0])
         if checkpoint is not None and not resume:
             out = self.recipe.out
             raise MasqueradeError(f"{out} already holds a run; continue it with --resume, or choose another 'out'.")
@@ -122,12 +128,19 @@ class Run:
                 with report.aside():
                     if recipe.held_out and (last or self.step % recipe.evaluate_every == 0):
                         report.note(self.step, self.evaluate())
-                    if main and (last or self.step % recipe.save_every == 0):
-                        state = RunState(self.step, self.cursor, self.job.kept)
-                        self.store.save(self.bare.networks, self.optimizer, state)
+                    if last or self.step % recipe.save_every == 0:
+                        self._save()
                 self.accelerator.wait_for_everyone()
         if main:
             report.plot()
+
+    def _save(self) -> None:
+        """Write a checkpoint, in the main process."""
+        self.job.kept = self.job.collect(self.bare, self.accelerator.process_index, self.accelerator.num_processes)
+        if self.accelerator.is_main_process:
+            precision = str(self.accelerator.mixed_precision)
+            state = RunState(self.step, self.cursor, self.job.kept, precision)
+            self.store.save(self.bare.networks, self.optimizer, state)
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from masquerade.checkpoints.folders import load
 from masquerade.data.checks import check_types
@@ -19,8 +20,18 @@ from masquerade.objectives.loss import Loss
 from masquerade.objectives.networks import fresh_spec, savable
 from masquerade.objectives.registry import entry, make_objective
 from masquerade.text.tokenizer import Tokenizer
-from masquerade.training.loop import TrainingJob, mean_loss
-from masquerade.training.recipe import Pretraining
+from masquerade.training.checkpoints import Store
+from masquerade.training.loop import Run, TrainingJob, mean_loss
+from masquerade.training.recipe import Pretraining, in_stages
+from masquerade.training.segments import SegmentReading
+
+
+def pretrain(recipe: Pretraining, resume: bool = False) -> None:
+    """Run a pretraining recipe, stage by stage if it has several. Finished stages are not run again on a resume."""
+    for stage in in_stages(recipe):
+        done = Store(Path(stage.out)).latest()
+        if not (resume and recipe.stages and done is not None and done.name == f"step-{stage.steps}"):
+            Run(Pretrain(stage), resume).train()
 
 
 class Pretrain(TrainingJob):
@@ -30,6 +41,7 @@ class Pretrain(TrainingJob):
         self.recipe: Pretraining = recipe
         self.entry = entry(recipe.objective, recipe.options)
         self.held_out: list[Row] = []
+        self.segments: SegmentReading | None = None  # in runs with a memory
 
     def begin(self) -> dict[str, Model]:
         model = self._model()
@@ -42,12 +54,17 @@ class Pretrain(TrainingJob):
     def read(self, model: Model, folder: Path) -> None:
         recipe, tokenizer = self.recipe, model.tokenizer
         self.objective = make_objective(recipe.objective, tokenizer, recipe.options)
+        if recipe.memory:
+            self.segments = SegmentReading(recipe, self.objective, tokenizer, folder / "tokens")
+            return
         self.rows = self._rows(recipe.train, folder / "tokens" / "train", tokenizer, recipe.seed, recipe.copies)
         if recipe.held_out:
             rows = self._rows(recipe.held_out, folder / "tokens" / "held_out", tokenizer, seed=0)
             self.held_out = [row for row, _ in islice(rows(DataCursor()), recipe.held_out_rows)]
 
     def loss(self, networks: dict[str, Model]) -> Loss:
+        if self.segments is not None:
+            return self.segments.loss(networks[""], self.kept)
         return self.objective.loss(networks)
 
     @property
@@ -55,11 +72,19 @@ class Pretrain(TrainingJob):
         return self.recipe.steps
 
     def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
+        if self.segments is not None:
+            yield from self.segments.batches(cursor)
+            return
         stream = self.rows(cursor)
         while group := list(islice(stream, self.recipe.rows)):
             yield [row for row, _ in group], group[-1][1]
 
+    def collect(self, loss: Loss, process: int, processes: int) -> dict[str, Any]:
+        return self.kept if self.segments is None else self.segments.state(loss, process, processes)
+
     def evaluate(self, loss: Loss) -> dict[str, float]:
+        if self.segments is not None:
+            return self.segments.evaluate(loss)
         return mean_loss(loss, self.held_out, self.recipe.micro) if self.held_out else {}
 
     def _model(self) -> Model:

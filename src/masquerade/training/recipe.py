@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -18,7 +18,7 @@ PRECISIONS = ("auto", "float32", "bfloat16", "no", "bf16", "fp16")  # the last t
 LEAST: dict[str, float] = {  # the smallest value of a key that has one
     **dict.fromkeys(("row", "micro", "log_every", "save_every", "evaluate_every", "length", "steps", "rows"), 1),
     **dict.fromkeys(("batch", "held_out_rows", "held_out_questions"), 1),
-    **dict.fromkeys(("rate", "warmup", "decay", "clip", "seed", "copies", "limit", "dropout"), 0),
+    **dict.fromkeys(("rate", "warmup", "decay", "clip", "seed", "copies", "limit", "dropout", "memory"), 0),
 }
 
 
@@ -82,8 +82,27 @@ class Pretraining(Recipe):
     text_field: str = "text"  # the field of a record that holds its text
     copies: int = 0  # the number of fixed masks of each piece (BERT: 10); 0: a new mask each epoch (RoBERTa)
     rows: int = 32  # rows of an optimizer step, over all processes
+    memory: int = 0  # Transformer-XL, XLNet: earlier tokens that a row remembers while it goes on in its documents
+    same_length: bool = False  # with a memory: every token sees exactly ``memory`` tokens, itself included
     steps: int = 1000
     held_out_rows: int = 50  # the number of rows of the held-out text that are scored
+    stages: tuple[Mapping[str, Any], ...] = ()  # what each of several runs changes, one from the weights of the other
+
+
+def in_stages(recipe: Pretraining) -> list[Pretraining]:
+    """The runs of a recipe: itself, or one for each of its ``stages``. Every stage starts from the weights of the one
+    before it; the last one is in the recipe's folder, the others in folders inside of it."""
+    found, start = list[Pretraining](), recipe.start
+    for number, changes in enumerate(recipe.stages or ({},), start=1):
+        last = number >= len(recipe.stages)
+        out = recipe.out if last else str(Path(recipe.out) / f"stage-{number}")
+        tables = {key: {**getattr(recipe, key), **changes.get(key, {})} for key in ("options", "model")}
+        try:
+            found.append(replace(recipe, **{**changes, **tables, "out": out, "start": start, "stages": ()}))
+        except TypeError as error:
+            raise MasqueradeError(f"Stage {number} of the recipe has an unknown key: {error}.") from error
+        start = out
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +113,7 @@ class FineTuning(Recipe):
     pair: str = ""  # … of the second text of a pair
     label: str = ""  # … of the label; the usual names, or the last column, if empty
     regression: bool = False  # labels are numbers and are predicted as numbers
+    features: str = ""  # a run of objective=elmo, whose mixed states are added to the token embeddings
     several: bool = False  # a text may have several labels, or none
     limit: int = 0  # the number of training records that are used; 0: all
     batch: int = 32  # records of an optimizer step, over all processes

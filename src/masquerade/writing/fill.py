@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from masquerade.errors import MasqueradeError
+from masquerade.layout import Kind
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
 from masquerade.writing.generate import GeneratedText, Method, Prompt, encode, generate
@@ -46,10 +47,13 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
     tokenizer = model.tokenizer
     if top < 1:
         raise MasqueradeError(f"The best {top} words cannot be listed; ask for at least one.")
+    _check_fills(model)
     layout = bidirectional(tokenizer.encode(text, specials=True)).to(model.device)
     masks = layout.ids == tokenizer.special("mask")
     if not masks.any():
         raise MasqueradeError("The text has no [MASK] to fill; put [MASK] where a word is missing.")
+    if model.spec.query_vector:  # XLNet predicts a token from a query at its position
+        layout = layout.replace(kind=masks.long() * int(Kind.QUERY))
     probabilities = model.scores(layout, "lm", at=masks).softmax(-1)
     values, ids = probabilities.topk(min(top, probabilities.shape[-1]))
     guesses = [
@@ -57,6 +61,16 @@ def fill(model: Model, text: str, top: int = 5) -> Filled:
         for row, numbers in zip(values.tolist(), ids.tolist(), strict=True)
     ]
     return Filled(tokenizer.decode(layout.ids.masked_scatter(masks, ids[:, 0]).tolist()), guesses)
+
+
+def _check_fills(model: Model) -> None:
+    """Refuse models that do not predict a [MASK] from both of its sides in one pass."""
+    if model.spec.decoder is not None or model.spec.mask == "causal":
+        raise MasqueradeError(
+            "This model writes from left to right, so it cannot see what follows a [MASK]; use 'masquerade generate'."
+        )
+    if "inner" in model.spec.positions:
+        raise MasqueradeError("A GLM writes its blanks token by token; fill them with a method: --method greedy.")
 
 
 def infill(model: Model, prompt: Prompt, method: str | Method = "greedy", **settings: Any) -> Infilled:

@@ -23,6 +23,7 @@ from masquerade.masks import causal, pack
 from masquerade.nn.model import Model
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.ngram import NGram
+from masquerade.writing.segments import clamped, segment_losses
 
 TOGETHER = 100  # documents tokenised in one batch
 AT_ONCE = 2048  # tokens of a batch
@@ -99,6 +100,36 @@ def perplexity(
     try:
         for layout in _batches(windows, length, model.spec.pad):
             tally.add(*_score(model, layout))
+    finally:
+        model.train(training)
+    return tally.result()
+
+
+def memory_perplexity(
+    model: Model,
+    texts: Iterable[str],
+    *,
+    length: int,
+    memory: int,
+    same_length: bool = False,
+    clamp: int | None = None,
+    start: int | None = None,
+    end: int | None = None,
+) -> Perplexity:
+    """The perplexity of a network with relative positions that reads each document in segments of ``length`` tokens and
+    remembers the last ``memory`` tokens before them; see ``segment_losses``. ``clamp`` is the greatest distance that is
+    told apart, 0 for all of them."""
+    tokenizer = _tokenizer(model)
+    start = tokenizer.special("cls") if start is None else start
+    tally = _Tally()
+    training = model.training
+    model.eval()
+    try:
+        with clamped(model, clamp):
+            stream = ([start, *ids] for ids in documents(tally.watch(texts), tokenizer, end))
+            while some := list(islice(stream, TOGETHER)):
+                for losses in segment_losses(model, some, length, memory, same_length=same_length):
+                    tally.add(float(losses.double().sum()), len(losses))
     finally:
         model.train(training)
     return tally.result()
@@ -228,6 +259,11 @@ def _score(model: Model, layout: Layout) -> tuple[float, int]:
 def _tokenizer(model: Model) -> Tokenizer:
     if model.decoder is not None:
         raise MasqueradeError("An encoder–decoder predicts a text from another one; measure a model with one stack.")
+    if model.spec.mask != "causal" and model.spec.fork is None:
+        raise MasqueradeError(
+            "This model was not trained to predict each next token from those before it, so it has no perplexity of "
+            "this kind; measure one that was, such as a run of objective=next."
+        )
     if model.spec.fork is not None:
         raise MasqueradeError("A reader predicts answers, not texts; score it with 'masquerade evaluate reader'.")
     return model.tokenizer

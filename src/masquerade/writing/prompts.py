@@ -166,10 +166,12 @@ class Blank:
 
 @dataclass(frozen=True)
 class Decode:
-    """An encoder reads the prompt, and a decoder writes the text after its start tokens: T5, BART, MASS, PALM."""
+    """An encoder reads the prompt, and a decoder writes the text after its start tokens: T5, BART, MASS, PALM. With
+    ``hole``, the id of [MASK], positions are those of the prompt's first [MASK] on, as MASS is trained."""
 
     start: tuple[int, ...]
     end: int | None
+    hole: int | None = None
 
     def encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, specials=True)
@@ -178,10 +180,17 @@ class Decode:
         if not all(len(ids) for ids in prompts):
             raise MasqueradeError("A source is empty; give at least one token.")
         rows, done = len(prompts), len(self.start)
-        prompt = batch([causal(self.start)] * rows)
-        first = _first([done] * rows, rank=done, horizon=done)
+        offsets = [self._offset(ids) for ids in prompts]
+        start = causal(self.start)
+        prompt = batch([start.replace(position=start.position + offset) for offset in offsets])
+        first = _first([done + offset for offset in offsets], rank=done, horizon=done)
         source = batch([bidirectional(ids) for ids in prompts])
         return Canvas(prompt, first, FORWARD, _before([self.start] * rows), source=source)
+
+    def _offset(self, prompt: Ids) -> int:
+        """The position of the start token: that before the prompt's first hole."""
+        found = [place for place, number in enumerate(prompt) if int(number) == self.hole]
+        return max(0, found[0] - 1) if found else 0
 
 
 def _first(positions: Sequence[int], **fields: int) -> Layout:
@@ -269,13 +278,14 @@ def _decode(model: Model) -> Decode:
     spec, config = model.spec, model.config
     end = _token(model, "eos_token_id", "sep", "</s>")
     start = _token(model, "decoder_start_token_id", "")
+    hole = _token(model, "", "mask") if spec.family == "mass" else None
     if start is not None:
         forced = config.get("forced_bos_token_id")
-        return Decode((start,) if forced is None else (start, forced), end)
+        return Decode((start,) if forced is None else (start, forced), end, hole)
     roles = {"bart": ("sep", "cls"), "palm": ("cls",), "mass": ("mask",)}.get(spec.family, ())
     known = model.tokenizer.specials if model.has_tokenizer else {}
     if roles and all(role in known for role in roles):
-        return Decode(tuple(known[role] for role in roles), end)
+        return Decode(tuple(known[role] for role in roles), end, hole)
     return Decode((spec.pad,), end)
 
 

@@ -10,13 +10,36 @@ from masquerade.data.corpus import read_documents
 from masquerade.errors import MasqueradeError
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.writing.ngram import NGram
-from masquerade.writing.perplexity import documents, first_tokens, ngram_perplexity, perplexity, show
+from masquerade.writing.perplexity import documents, first_tokens, memory_perplexity, ngram_perplexity, perplexity, show
 
 
-def show_perplexity(sources: Sequence[str], model: str, length: int, stride: int | None, as_json: bool) -> None:
-    """Print the perplexity of a language model on texts."""
-    texts = (text for source in sources for text in read_documents(source))
-    show({model: perplexity(load(model), texts, length=length, stride=stride)}, as_json)
+def show_perplexity(
+    sources: Sequence[str],
+    model: str,
+    length: int,
+    stride: int | None,
+    memories: Sequence[int],
+    same_length: bool,
+    clamp: int | None,
+    as_json: bool,
+) -> None:
+    """Print the perplexity of a language model on texts, in windows or with memories of given sizes."""
+    texts = [text for source in sources for text in read_documents(source)]
+    loaded = load(model)
+    if not memories:
+        if same_length or clamp is not None:
+            raise MasqueradeError("--same-length and --clamp belong to a memory; give --memory too.")
+        show({model: perplexity(loaded, texts, length=length, stride=stride)}, as_json)
+        return
+    if stride is not None:
+        raise MasqueradeError("Segments with a memory do not overlap; leave --stride out.")
+    found = {
+        f"{model}, memory {each}": memory_perplexity(
+            loaded, texts, length=length, memory=each, same_length=same_length, clamp=clamp
+        )
+        for each in memories
+    }
+    show(found, as_json)
 
 
 def show_ngrams(
