@@ -105,6 +105,10 @@ def ask(
     rag: Annotated[
         str | None, typer.Option(help="With --kb: write the answer by this run of 'train rag' instead of reading it.")
     ] = None,
+    hops: Annotated[
+        bool, typer.Option("--hops", help="With --kb: answer in several steps, and show the graph of what was read.")
+    ] = False,
+    graph: Annotated[Path | None, typer.Option(help="With --hops: draw the graph to this .svg or .png file.")] = None,
     memory: MemoryName = None,
     judge: JudgeName = None,
     as_json: Json = False,
@@ -118,9 +122,14 @@ def ask(
     [dim]masquerade ask "Who signed it?" --in contracts "letters/*.pdf"[/dim]
     [dim]masquerade ask --in notes report.md[/dim]
     [dim]masquerade ask "Who signed it?" --kb kb --trace[/dim]
+    [dim]masquerade ask "Where was the maker of Ed Wood born?" --hops --kb kb --model runs/cogqa --graph out.svg[/dim]
     """
     from masquerade.cli.show.ask import AskOptions, show_answers
 
+    if graph is not None and not hops:
+        raise MasqueradeError("--graph draws what --hops reads; add --hops.")
+    if hops and kb is None:
+        raise MasqueradeError("--hops goes from paragraph to paragraph of a collection; give one by --kb.")
     if kb is not None:
         from masquerade.cli.show.collections import answer_from
 
@@ -130,6 +139,13 @@ def ask(
             raise MasqueradeError("--in and --kb cannot be given together; ask the files or the collection.")
         if memory is not None:
             raise MasqueradeError("--memory is for files; a collection finds its passages itself. Leave it out.")
+        if hops:
+            from masquerade.cli.show.hops import ask_in_steps
+
+            if rag is not None:
+                raise MasqueradeError("--hops reads and --rag writes the answer; give one of them.")
+            ask_in_steps(question, kb, model, graph, as_json)
+            return
         if rag is not None:
             from masquerade.cli.show.rag import write_from
 

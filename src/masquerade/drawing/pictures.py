@@ -243,7 +243,7 @@ def lay_drawing(picture: Picture) -> Drawing:
         boxes.append(Box(x, y, 12, 12, 3, fill, "legend"))
         labels.append(Label(x + 18, y + 10.5, text, 12, INK))
         x += room + 18
-    for line in _wrap(KEY, 11, width - 2 * MARGIN):
+    for line in wrapped(KEY, 11, width - 2 * MARGIN):
         y += 15
         labels.append(Label(MARGIN, y + 16, line, 11, FAINT))
     return Drawing(width, y + 10 + MARGIN, boxes, labels, printed(picture.title), printed(picture.caption))
@@ -253,14 +253,14 @@ def heading(labels: list[Label], title: str, caption: str, width: int) -> int:
     """Add title and caption at the top of a drawing of this width; returns their lower edge."""
     y = MARGIN - 8
     for text, size, fill in ((printed(title), 19, INK), (printed(caption), 13, FAINT)):
-        for line in _wrap(text, size, width - 2 * MARGIN):
+        for line in wrapped(text, size, width - 2 * MARGIN):
             y += ceil(size * 1.4)
             labels.append(Label(MARGIN, y, line, size, fill))
         y += 4
     return y
 
 
-def _wrap(text: str, size: float, width: float) -> list[str]:
+def wrapped(text: str, size: float, width: float) -> list[str]:
     """A text as lines that fit, broken at spaces or, as in Chinese, anywhere."""
     lines: list[str] = []
     while text:
