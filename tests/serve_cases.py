@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from entity_cases import encoder
 from reader_cases import network
 from reader_cases import reader as tiny_reader
 
-from masquerade import save
+from masquerade import Model, save
+from masquerade.memory.entity.facts import FactsAsExperts
+from masquerade.memory.entity.networks import parts, with_memory
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
@@ -24,7 +28,7 @@ pytest.importorskip("prometheus_client", reason="the extra 'serve' is not instal
 from fastapi.testclient import TestClient
 
 from masquerade.serve.app import create_app
-from masquerade.serve.limits import Limits
+from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.models import Sources
 from masquerade.serve.server import Server
 from masquerade.serve.service import Service
@@ -42,8 +46,19 @@ def reader_folder(folder: Path) -> str:
 
 def plain_folder(folder: Path) -> str:
     """The folder of a tiny model that fills and continues texts."""
-    save(network(None, longest=64, family="bert", segments=2), folder)
+    save(network(None, longest=64, family="bert", segments=2, outputs=("lm",)), folder)
     return str(folder)
+
+
+def facts_model() -> Model:
+    """A network that always reads the one fact that fits best."""
+    model = with_memory(encoder(), {
+        1: ("entities", {"width": 16, "top": 3}), 2: ("facts", {"width": 16, "relation": 16, "top": 1}),
+    })  # fmt: skip
+    part = next(part for part in parts(model) if isinstance(part, FactsAsExperts))
+    torch.nn.init.constant_(part.query.bias, 3.0)
+    torch.nn.init.constant_(part.null_key, -9.0)
+    return model.eval()
 
 
 def sources(folder: Path, **more: Any) -> Sources:
@@ -52,7 +67,7 @@ def sources(folder: Path, **more: Any) -> Sources:
 
 
 @contextmanager
-def client(made: Sources, limits: Limits | None = None, **options: Any) -> Iterator[TestClient]:
+def client(made: Sources, limits: ServiceLimits | None = None, **options: Any) -> Iterator[TestClient]:
     """A client of a service whose models are loaded."""
     service = Service(made, limits, **options)
     with TestClient(create_app(service)) as found:

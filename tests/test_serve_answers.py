@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 from reader_cases import reader as tiny_reader
-from serve_cases import ASK, CHINESE, PASSAGE, Limits, TestClient, client, sources
+from serve_cases import ASK, CHINESE, PASSAGE, ServiceLimits, TestClient, client, sources
 
 from masquerade.reading.answers import VOTES
 from masquerade.serve.models import Sources
@@ -91,7 +91,7 @@ def test_unknown_paths_and_methods_have_that_form_too(served: TestClient) -> Non
 
 
 def test_limits_are_named(tmp_path: Path) -> None:
-    limits = Limits(body_bytes=2000, request_tokens=40, question_tokens=8, passages=2, batch=2)
+    limits = ServiceLimits(body_bytes=2000, request_tokens=40, question_tokens=8, passages=2, batch=2)
     with client(sources(tmp_path), limits) as found:
         for body, status, name in (
             ({"question": "who ?", "passages": ["x" * 3000]}, 413, "body_bytes"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_cases import ASK, PASSAGE, Limits, Running, Service, Sources, reader_folder, sources, wait_until
+from serve_cases import ASK, PASSAGE, Running, Service, ServiceLimits, Sources, reader_folder, sources, wait_until
 
 from masquerade.errors import MasqueradeError
 from masquerade.serve.failures import ServiceError
@@ -55,11 +55,11 @@ class Recorder:
         return [f"{payload}!" for payload in payloads]
 
 
-def scheduled(test: Callable[[Scheduler], Any], limits: Limits | None = None, batching: bool = True) -> None:
+def scheduled(test: Callable[[Scheduler], Any], limits: ServiceLimits | None = None, batching: bool = True) -> None:
     """Run a test with a scheduler."""
 
     async def run() -> None:
-        scheduler = Scheduler(limits or Limits(), Metrics(), batching)
+        scheduler = Scheduler(limits or ServiceLimits(), Metrics(), batching)
         scheduler.start()
         try:
             await test(scheduler)
@@ -79,7 +79,7 @@ def test_jobs_that_come_together_run_together_up_to_a_number_of_tokens() -> None
         assert [len(batch) for batch in group.ran] == [3, 2] and other.ran == [["x"]]
         assert scheduler.tokens == 0
 
-    scheduled(test, Limits(batch_tokens=100, wait_seconds=0.05))
+    scheduled(test, ServiceLimits(batch_tokens=100, wait_seconds=0.05))
 
 
 def test_without_batching_jobs_run_alone() -> None:
@@ -117,7 +117,7 @@ def test_one_bad_text_spoils_no_other() -> None:
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert found[0] == ["a!"] and found[2] == ["c!"] and isinstance(found[1], MasqueradeError)
 
-    scheduled(test, Limits(wait_seconds=0.02))
+    scheduled(test, ServiceLimits(wait_seconds=0.02))
 
 
 def test_a_full_queue_refuses_with_the_time_to_wait() -> None:
@@ -131,7 +131,7 @@ def test_a_full_queue_refuses_with_the_time_to_wait() -> None:
         assert await running == ["a!"]
         assert await scheduler.submit(Connection(), [group], ["b"], [5000]) == ["b!"]  # alone it may be longer
 
-    scheduled(test, Limits(queue_tokens=1000))
+    scheduled(test, ServiceLimits(queue_tokens=1000))
 
 
 def test_a_request_whose_client_has_gone_is_not_run_and_one_that_takes_too_long_ends() -> None:
@@ -152,7 +152,7 @@ def test_a_request_whose_client_has_gone_is_not_run_and_one_that_takes_too_long_
         await asyncio.sleep(0.5)
         assert group.ran == [["first"]] and scheduler.tokens == 0
 
-    scheduled(test, Limits(seconds=0.3))
+    scheduled(test, ServiceLimits(seconds=0.3))
 
 
 def test_a_stream_goes_on_between_batches() -> None:
@@ -189,7 +189,7 @@ def test_answers_under_load_equal_answers_alone(tmp_path: Path) -> None:
     bodies = [
         {"question": question, "passages": passages[: 1 + number % 3]} for number, question in enumerate(questions)
     ]
-    with Running(Service(sources(tmp_path), Limits(wait_seconds=0.05))) as service:
+    with Running(Service(sources(tmp_path), ServiceLimits(wait_seconds=0.05))) as service:
         alone = [service.post("/v1/answer", body)[2] for body in bodies]
         with ThreadPoolExecutor(len(bodies)) as pool:
             together = list(pool.map(lambda body: service.post("/v1/answer", body)[2], bodies))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits of the service. Sizes are bytes or tokens, as their names say."""
+class ServiceLimits:
+    """ServiceLimits of the service. Sizes are bytes or tokens, as their names say."""
 
     body_bytes: int = 4 << 20  # of a JSON request
     upload_bytes: int = 32 << 20  # of a document

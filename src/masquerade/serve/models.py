@@ -9,8 +9,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from masquerade.checkpoints.folders import load
@@ -25,7 +23,9 @@ from masquerade.reading.reader import Reader
 from masquerade.reading.shipped import LANGUAGES, shipped
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
-from masquerade.serve.limits import Limits
+from masquerade.serve.limits import ServiceLimits
+from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
+from masquerade.writing.writer import Writer
 
 WINDOW_TOKENS = 2_000_000  # of the texts whose windows are kept from one request to the next
 
@@ -79,19 +79,21 @@ class ServedFacts:
 class ServedModels:
     """All loaded models. Made, used and closed in the thread of the models; names may be read anywhere."""
 
-    def __init__(self, sources: Sources, limits: Limits) -> None:
+    def __init__(self, sources: Sources, limits: ServiceLimits) -> None:
         self.sources = sources
         self.readers = dict(self._readers(sources, limits))
         self.fillers = {name: _with_tokenizer(load(path), name) for name, path in sources.fillers.items()}
         self.generators = {name: _with_tokenizer(load(path), name) for name, path in sources.generators.items()}
-        self.writers: dict[str, Any] = {name: _writer(path) for name, path in sources.writers.items()}
+        self.writers = {name: Writer.load(path) for name, path in _with_shipped(sources).items()}
         self.encoders = {name: Encoder.load(path) for name, path in sources.encoders.items()}
         self._folders = list[str]()
         self.facts = {name: self._open_facts(*pair) for name, pair in sources.facts.items()}
         self.collections = dict[str, KnowledgeBase]()
         for name, folder in sources.collections.items():
             self.collections[name] = KnowledgeBase.open(folder)
-            self.collections[name].readers |= {key: each for key, each in self.readers.items() if key in LANGUAGES}
+            if self.readers:
+                usual = next(iter(self.readers.values()))
+                self.collections[name].readers |= {key: self.readers.get(key, usual) for key in LANGUAGES}
         self.counters = {
             **{("reader", name): TokenCounter(each.tokenizer) for name, each in self.readers.items()},
             **{("filler", name): TokenCounter(each.tokenizer) for name, each in self.fillers.items()},
@@ -102,7 +104,7 @@ class ServedModels:
         }
 
     @staticmethod
-    def _readers(sources: Sources, limits: Limits) -> Iterator[tuple[str, Reader]]:
+    def _readers(sources: Sources, limits: ServiceLimits) -> Iterator[tuple[str, Reader]]:
         given = dict(sources.readers)
         if not given:
             for name in LANGUAGES:
@@ -171,9 +173,13 @@ def _with_tokenizer(model: Model, name: str) -> Model:
     return model.eval()
 
 
-def _writer(path: str) -> Any:
-    try:
-        module = import_module("masquerade.writing.writer")
-    except ModuleNotFoundError as error:
-        raise MasqueradeError("This version has no writers yet; leave --writer out.") from error
-    return module.Writer.load(Path(path))
+def _with_shipped(sources: Sources) -> dict[str, str]:
+    """The writers that were given; if no model was given at all, those that are shipped."""
+    if sources != Sources(collections=sources.collections, keep_facts=sources.keep_facts):
+        return dict(sources.writers)
+    found = dict[str, str]()
+    for name in SHIPPED_WRITERS:
+        with suppress(MasqueradeError):
+            shipped_writer(name)
+            found[name] = name
+    return found

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from masquerade.errors import MasqueradeError
 from masquerade.serve.failures import ServiceError, log_unexpected
-from masquerade.serve.limits import Limits
+from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.metrics import Metrics
 
 RATE = 20_000.0  # tokens a second, until it has been measured
@@ -67,7 +67,7 @@ _END = object()
 class Scheduler:
     """Runs jobs and streams. All methods but ``Group.run`` are called in the event loop."""
 
-    def __init__(self, limits: Limits, metrics: Metrics, batching: bool = True) -> None:
+    def __init__(self, limits: ServiceLimits, metrics: Metrics, batching: bool = True) -> None:
         self.limits, self.metrics, self.batching = limits, metrics, batching
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="models")
         self.rate, self.tokens = RATE, 0  # tokens a second; tokens that wait or run

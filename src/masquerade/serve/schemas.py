@@ -233,14 +233,14 @@ class EmbedReply(BaseModel):
 class WriteRequest(Body):
     """A text to write a title, a summary or a question for."""
 
-    model_config = _example({"text": "The harbour of Arvik was opened by Queen Ingrid in 1931.", "copies": 1})
+    model_config = _example({"text": "The harbour of Arvik was opened by Queen Ingrid in 1931.", "n_best": 1})
 
     text: Text
     model: Name | None = None
-    copies: int = Field(1, ge=1, le=8, description="Number of texts, the best first.")
+    n_best: int = Field(1, ge=1, le=8, description="Number of texts, the best first.")
 
 
-class WrittenText(BaseModel):
+class WriteResult(BaseModel):
     """A text and its score, a log-probability."""
 
     text: str
@@ -250,7 +250,7 @@ class WrittenText(BaseModel):
 class WriteReply(BaseModel):
     """The texts that were written."""
 
-    texts: list[WrittenText]
+    texts: list[WriteResult]
     model: str
     milliseconds: float
 

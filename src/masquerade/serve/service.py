@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from masquerade.errors import MasqueradeError
 from masquerade.serve.failures import ServiceError, log_unexpected, too_large
-from masquerade.serve.limits import Limits
+from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.metrics import Metrics
 from masquerade.serve.models import ServedModels, Sources
 from masquerade.serve.scheduler import Group, Scheduler
@@ -26,7 +26,7 @@ class Service:
     def __init__(
         self,
         sources: Sources | None = None,
-        limits: Limits | None = None,
+        limits: ServiceLimits | None = None,
         token: str | None = None,
         hosts: Sequence[str] = (),
         batching: bool = True,
@@ -34,7 +34,7 @@ class Service:
     ) -> None:
         self.sources, self.limits, self.token, self.hosts = (
             sources or Sources(),
-            limits or Limits(),
+            limits or ServiceLimits(),
             token,
             tuple(hosts),
         )

@@ -45,7 +45,7 @@ def run_service(options: ServeOptions) -> None:
     import prometheus_client  # noqa: F401
     import uvicorn  # noqa: F401
 
-    from masquerade.serve.limits import Limits
+    from masquerade.serve.limits import ServiceLimits
     from masquerade.serve.models import Sources
     from masquerade.serve.server import Server
     from masquerade.serve.service import Service
@@ -55,7 +55,7 @@ def run_service(options: ServeOptions) -> None:
         writers=_named(options.writer), encoders=_named(options.encoder), collections=_named(options.kb),
         facts={name: _pair(path) for name, path in _named(options.facts).items()}, keep_facts=options.keep_facts,
     )  # fmt: skip
-    limits = Limits(
+    limits = ServiceLimits(
         seconds=options.seconds, queue_tokens=options.queue_tokens, request_tokens=options.request_tokens,
         wait_seconds=options.wait / 1000, memory_bytes=options.memory << 20,
     )  # fmt: skip

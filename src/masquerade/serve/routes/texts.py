@@ -28,6 +28,7 @@ from masquerade.serve.schemas import (
 from masquerade.serve.service import service_of
 from masquerade.writing.fill import Filled, fill
 from masquerade.writing.generate import stream
+from masquerade.writing.writer import Writer
 
 router = APIRouter(prefix="/v1", responses=documented(400, 404, 408, 413, 422, 429, 504))
 
@@ -65,13 +66,15 @@ class WriteGroup:
     """Texts for one writer."""
 
     name: str
-    copies: int
-    writer: Any = field(compare=False)
+    n_best: int
+    writer: Writer = field(compare=False)
 
     def run(self, payloads: Sequence[str]) -> list[list[dict[str, Any]]]:
         """The texts that are written for each text."""
-        found = [self.writer.write(text, copies=self.copies) for text in payloads]
-        return [[{"text": text.text, "score": text.score} for text in (each, *each.alternatives)] for each in found]
+        return [
+            [{"text": text.text, "score": text.score} for text in (each, *each.alternatives)]
+            for each in self.writer.write_many(payloads, n_best=self.n_best)
+        ]
 
 
 @router.post("/fill", summary="Fill [MASK]s")
@@ -112,7 +115,7 @@ async def write(body: WriteRequest, request: Request) -> WriteReply:
     name = named(service.models.writers, body.model, "writer")
     tokens = (await service.count("writer", name, [body.text]))[0]
     service.check_tokens(tokens)
-    group = WriteGroup(name, body.copies, service.models.writers[name])
+    group = WriteGroup(name, body.n_best, service.models.writers[name])
     texts = await service.run(request, group, body.text, tokens)
     taken = round(1000 * (time.perf_counter() - start), 2)
     return WriteReply.model_validate({"texts": texts, "model": name, "milliseconds": taken})

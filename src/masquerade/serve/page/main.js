@@ -1,0 +1,99 @@
+// Tabs, language and theme; each tab is a module that draws itself.
+import { api } from "./api.js";
+import * as ask from "./ask.js";
+import * as collection from "./collection.js";
+import { $, fill } from "./dom.js";
+import * as masks from "./masks.js";
+import * as memory from "./memory.js";
+import { get, set } from "./state.js";
+import * as filling from "./fill.js";
+import { language, t, translate } from "./words.js";
+import * as writing from "./write.js";
+
+const TABS = { ask, collection, masks, write: writing, fill: filling, memory };
+const THEMES = ["auto", "light", "dark"];
+let models = { models: [], constructors: {}, limits: {}, methods: [], decoders: [] };
+
+/** Show an error, or hide it. */
+export function say(error) {
+  const box = $("alert");
+  box.hidden = !error;
+  box.textContent = error ? error.message || String(error) : "";
+}
+
+function draw(name) {
+  const tools = { models, say, all: (kind) => models.models.filter((each) => each.kind === kind) };
+  fill($(name));
+  TABS[name].draw($(name), tools);
+}
+
+function choose(name, focus = false) {
+  const chosen = name in TABS ? name : "ask";
+  set({ tab: chosen });
+  say(null);
+  for (const each of Object.keys(TABS)) {
+    const tab = $(`tab-${each}`);
+    tab.setAttribute("aria-selected", String(each === chosen));
+    tab.tabIndex = each === chosen ? 0 : -1;
+    $(each).hidden = each !== chosen;
+    if (each === chosen && focus) tab.focus();
+  }
+  if (!$(chosen).childElementCount) draw(chosen);
+}
+
+function dress() {
+  const theme = localStorage.getItem("theme") || "auto";
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  $("theme").textContent = t(theme);
+  $("language").textContent = t("language");
+  $("language").lang = language() === "zh" ? "en" : "zh-CN";
+}
+
+function redraw() {
+  translate();
+  dress();
+  for (const each of Object.keys(TABS)) fill($(each));
+  choose(get("tab", "ask"));
+}
+
+$("language").addEventListener("click", () => {
+  set({ lang: language() === "zh" ? "en" : "zh" });
+  redraw();
+});
+$("theme").addEventListener("click", () => {
+  const now = THEMES.indexOf(localStorage.getItem("theme") || "auto");
+  localStorage.setItem("theme", THEMES[(now + 1) % THEMES.length]);
+  dress();
+  window.dispatchEvent(new Event("themechange"));
+});
+const tabs = Object.keys(TABS);
+for (const [index, name] of tabs.entries()) {
+  $(`tab-${name}`).addEventListener("click", () => choose(name));
+  $(`tab-${name}`).addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const next = event.key === "Home" ? 0 : event.key === "End" ? tabs.length - 1 : step ? index + step : null;
+    if (next === null) return;
+    event.preventDefault();
+    choose(tabs.at(next % tabs.length), true);
+  });
+}
+
+async function start() {
+  translate();
+  dress();
+  for (;;) {
+    try {
+      models = await api("/v1/models");
+      break;
+    } catch (error) {
+      say(error);
+      if (error.status !== 503) break;
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+  redraw();
+  document.body.dataset.ready = "yes";
+}
+
+start();

@@ -1,0 +1,273 @@
+"""The page in a real browser: every tab, both languages, hostile texts, a phone, the keyboard; no request leaves
+loopback. Without Chromium or playwright these tests are skipped. With MASQUERADE_SCREENSHOTS=folder the pictures of the
+docs are written there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from collection_cases import write_folder
+from entity_cases import knowledge
+from serve_cases import PASSAGE, Running, Service, facts_model, plain_folder, sources
+
+from masquerade import KnowledgeBase, save
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here: apt-get install chromium"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
+SECONDS = 120_000  # milliseconds; the machine may be busy
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("page")
+    write_folder(folder / "documents")
+    (folder / "documents" / "hostile.md").write_text(f"# {HOSTILE}\n\nThe lantern of Arvik is hostile. {HOSTILE}\n")
+    with KnowledgeBase.open(folder / "kb", create=True) as base:
+        base.update([str(folder / "documents")])
+    knowledge(folder / "facts").close()
+    save(facts_model(), folder / "facts-model")
+    plain = plain_folder(folder / "plain")
+    more = {
+        "fillers": {"bert": plain}, "generators": {"bert": plain}, "collections": {"town": str(folder / "kb")},
+        "facts": {"world": (str(folder / "facts-model"), str(folder / "facts" / "kb"))},
+    }  # fmt: skip
+    shots = os.environ.get("MASQUERADE_SCREENSHOTS")
+    made = sources(folder, **more)
+    if shots:  # the docs show answers of the shipped readers
+        from dataclasses import replace
+
+        made = replace(made, readers={"en": "en", "zh": "zh"})
+    with Running(Service(made)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+class Visit:
+    """A page of the service, with every address it asked for and every error it met."""
+
+    def __init__(self, browser: Any, service: Running, state: str = "", **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options})
+        self.page = self.context.new_page()
+        self.asked, self.errors = list[str](), list[str]()
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.goto(f"{service.address}/#{state}")
+        self.page.wait_for_selector("body[data-ready]", timeout=SECONDS)
+
+    def __enter__(self) -> Any:
+        return self.page
+
+    def __exit__(self, *error: object) -> None:
+        foreign = [url for url in self.asked if urlsplit(url).hostname not in ("127.0.0.1", None)]
+        title, errors = self.page.title(), self.errors
+        self.context.close()
+        if error[0] is None:
+            assert not foreign and not errors and title == "Masquerade"
+
+
+def shot(page: Any, name: str) -> None:
+    """A picture for the docs, if they are wanted."""
+    if folder := os.environ.get("MASQUERADE_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.wait_for_timeout(400)
+        page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_document_is_asked_and_decoders_are_compared(browser: Any, service: Running, language: str) -> None:
+    with Visit(browser, service, f"lang={language}") as page:
+        page.click("#example")
+        text = page.input_value("#text")
+        assert re.search("[一-鿿]", text) if language == "zh" else "Rosetta" in text
+        page.press("#question", "Enter")
+        page.wait_for_selector(".answer .said", timeout=SECONDS)
+        shown = page.inner_text("#shown mark:not(.other)") if page.query_selector("#shown mark:not(.other)") else ""
+        said = page.inner_text(".answer .said")
+        assert shown == said or shown == ""
+        assert page.get_attribute("#answers", "aria-live") == "polite"
+        assert ("置信度" if language == "zh" else "Confidence") in page.inner_text(".answer")
+        page.click(".compare")
+        page.wait_for_selector(".lane .token.on", timeout=SECONDS)
+        assert page.locator(".lane").count() == 3 and page.locator(".compared table tbody tr").count() == 3
+        page.wait_for_timeout(2500)
+        shot(page, f"ask-{language}")
+        page.fill("#question", "?" if language == "en" else "首都？")
+        page.click("#ask-button")
+        page.wait_for_function("document.querySelectorAll('.answer').length === 2", timeout=SECONDS)
+        assert ("读过" if language == "zh" else "read before") in page.inner_text(".answer >> nth=0")
+
+
+def test_the_address_holds_the_view(browser: Any, service: Running) -> None:
+    with Visit(browser, service) as page:
+        page.fill("#text", PASSAGE)
+        page.fill("#question", "who sat ?")
+        page.click("#ask-button")
+        page.wait_for_selector(".answer", timeout=SECONDS)
+        state = urlsplit(page.url).fragment
+    with Visit(browser, service, state) as page:
+        assert page.input_value("#text") == PASSAGE and page.input_value("#question") == "who sat ?"
+
+
+def test_hostile_texts_are_shown_and_not_run(browser: Any, service: Running) -> None:
+    with Visit(browser, service) as page:
+        page.fill("#text", f"the cat sat {HOSTILE} on a mat .")
+        page.fill("#question", f"who {HOSTILE[:60]} ?")
+        page.click("#ask-button")
+        page.wait_for_selector(".answer", timeout=SECONDS)
+        assert "<img" in page.inner_text("#shown") and "<img" in page.inner_text(".answer")
+        data = f"<title>{HOSTILE.replace('<', '&lt;')}</title><p>red mat".encode()
+        name = "<b>x<img src=y onerror=alert(1)>.html"
+        page.set_input_files("#file", [{"name": name, "mimeType": "text/html", "buffer": data}])
+        page.wait_for_function("document.querySelector('#filename').textContent.includes('.html')", timeout=SECONDS)
+        assert page.locator("#filename *").count() == 0 and "onerror" in page.inner_text("#filename")
+        page.click("#tab-masks")
+        page.fill("#mask-text", f"a {HOSTILE}")
+        page.wait_for_function("document.querySelector('#mask-table').textContent.includes('script')", timeout=SECONDS)
+        page.click("#tab-collection")
+        page.fill("#query", "lantern hostile")
+        page.click("#search-button")
+        page.wait_for_selector(".passage", timeout=SECONDS)
+        assert "<script>" in page.inner_text("#found") and page.locator("main img, main script").count() == 0
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_collection_is_searched_and_its_citation_opens_the_passage(
+    browser: Any, service: Running, language: str
+) -> None:
+    question = "谁设计了赵州桥？" if language == "zh" else "Who opened the harbour of Arvik?"
+    with Visit(browser, service, f"tab=collection&lang={language}") as page:
+        page.fill("#query", question)
+        page.press("#query", "Enter")
+        page.wait_for_selector("#found .answer", timeout=SECONDS)
+        assert ("赵州桥" if language == "zh" else "Queen Ingrid") in page.locator("#found").text_content()
+        if page.locator(".cite").count():
+            page.locator(".cite").first.click()
+            assert page.locator(".passage[open]").count() == 1
+        shot(page, f"collection-{language}")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_mask_is_drawn_and_a_row_tells_what_it_sees(browser: Any, service: Running, language: str) -> None:
+    with Visit(browser, service, f"tab=masks&mask=blocks&lang={language}", color_scheme="dark") as page:
+        page.wait_for_selector("#mask-table tbody tr", timeout=SECONDS)
+        rows = page.locator("#mask-table tbody tr").count()
+        page.focus("#matrix")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        seen = page.inner_text("#sees")
+        assert seen.startswith("2 cat") and ("看见" if language == "zh" else "sees") in seen
+        page.focus("#sliders input")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("location.hash.includes('m.block=3')")
+        page.select_option("#constructor", "shared_passage")
+        page.wait_for_function(f"document.querySelectorAll('#mask-table tbody tr').length !== {rows}", timeout=SECONDS)
+        assert page.evaluate("document.querySelector('#matrix').width") > 100
+        page.hover("#matrix", position={"x": 150, "y": 150})
+        shot(page, f"masks-{language}")
+        with page.expect_download() as download:
+            page.click("#export")
+        assert Path(download.value.path()).read_text().startswith("<svg")
+        page.click("#code >> xpath=../summary")
+        assert "def shared_passage" in page.inner_text("#code")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_texts_are_filled_and_continued(browser: Any, service: Running, language: str) -> None:
+    with Visit(browser, service, f"tab=fill&lang={language}") as page:
+        page.click("#fill-button")
+        page.wait_for_selector("#filled .meter", timeout=SECONDS)
+        assert page.locator("#filled .meter").count() == 8 and "%" in page.inner_text("#filled")
+        page.click("#tab-write")
+        page.fill("#prompt", "the cat")
+        page.fill("#max-new", "5")
+        page.click("#generate-button")
+        page.wait_for_function("document.querySelector('#generated').textContent.length > 8", timeout=SECONDS)
+        assert page.inner_text("#generated").startswith("the cat")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_changed_fact_changes_the_answer(browser: Any, service: Running, language: str) -> None:
+    with Visit(browser, service, f"tab=memory&lang={language}") as page:
+        page.wait_for_selector("#facts tbody tr", timeout=SECONDS)
+        page.fill("#memory-text", "Paris is the capital of [MASK].")
+        page.click("#recall-button")
+        page.wait_for_selector("#recalled .meter", timeout=SECONDS)
+        said = page.inner_text("#recalled .out")
+        fact = page.locator("#recalled td").first.text_content()
+        subject, relation, thing = fact.split(" — ")
+        new = "Berlin" if thing != "Berlin" else "France"
+        field = page.get_by_label(f"{subject} {relation}").first
+        field.fill(new)
+        field.locator("xpath=../..").locator("button").click()
+        page.wait_for_function(
+            f"document.querySelector('#recalled .out').textContent.includes('{new}')", timeout=SECONDS
+        )
+        assert said != page.inner_text("#recalled .out >> nth=0")
+        assert ("之前" if language == "zh" else "Before") in page.inner_text("#recalled")
+        shot(page, f"memory-{language}")
+
+
+def test_a_phone_the_keyboard_and_the_theme(browser: Any, service: Running) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    with Visit(browser, service, **phone) as page:
+        for name in ("ask", "collection", "masks", "write", "fill", "memory"):
+            page.click(f"#tab-{name}")
+            page.wait_for_timeout(150)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        page.click("#tab-ask")
+        page.click("#example")
+        shot(page, "phone")
+        page.focus("#tab-ask")
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("document.activeElement.id") == "tab-collection"
+        assert page.is_visible("#collection") and not page.is_visible("#ask")
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.click("#theme")
+        page.click("#theme")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+        page.click("#language")
+        assert page.inner_text("#tab-collection") == "文库"
+
+
+def test_every_word_is_there_in_both_languages() -> None:
+    folder = Path(__file__).parents[1] / "src/masquerade/serve/page"
+    words = (folder / "words.js").read_text(encoding="utf-8")
+    english, chinese = words[words.index("  en: {") : words.index("  zh: {")], words[words.index("  zh: {") :]
+    keys = [set(re.findall(r'(?:^|[ {,])"?([\w.]+)"?: "', part)) for part in (english, chinese.split("export")[0])]
+    assert keys[0] - {"en"} == keys[1] - {"zh"}
+    used = {name for file in folder.glob("*.js") for name in re.findall(r'\bt\("([\w.]+)"\)', file.read_text())}
+    used |= set(re.findall(r'data-t="(\w+)"', (folder / "index.html").read_text()))
+    assert used <= keys[0]
+
+
+def test_the_page_asks_for_nothing_outside_and_makes_no_html_of_strings() -> None:
+    folder = Path(__file__).parents[1] / "src/masquerade/serve/page"
+    for file in folder.iterdir():
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text and "https:" not in text, file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), file.name
