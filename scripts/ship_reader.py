@@ -5,7 +5,8 @@
 TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's card comes from it. The weights of the
 heads are chosen from a small grid, unless --parts gives them, and so is the probability below which there is no answer:
 those with the best mean of F1 over the questions with an answer and the share of the questions without one that get
-none. Encoded passages are kept in half precision if that changes no answer. Tokens that no text can have are left out.
+none. Scores are then mapped so that they are the shares of right answers. Encoded passages are kept in half precision
+if that changes no answer. Tokens that no text can have are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import hashlib
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -22,7 +23,9 @@ import torch
 from masquerade.checkpoints.folders import load, save
 from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.files import write_text
+from masquerade.nn.model import Model
 from masquerade.reading.answers import Answer
+from masquerade.reading.calibration import calibrated, fit_map
 from masquerade.reading.reader import STORED, Reader
 from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
@@ -37,25 +40,53 @@ def usable(tokenizer: Tokenizer) -> list[int]:
     return [number for number, token in tokens if not re.fullmatch(r"\[unused\d+\]|##[\u4e00-\u9fff]", token)]
 
 
-def f1_of(answer: Answer, record: QuestionRecord, metric: str) -> float:
-    """The F1 of one answer."""
-    return METRICS[metric]({record.id: answer.text}, [record]).total["f1"]
+@dataclass(frozen=True)
+class Tuned:
+    """Tuning questions as a reader answers them: scores of the best answers and of none, and the answers' F1."""
+
+    scores: list[float]
+    none: list[float]
+    exact: list[bool]
+    f1: list[float]
+    answerable: list[bool]
+
+    def threshold(self) -> tuple[float, float, float]:
+        """The least score of an answer; F1 over the questions that have one, and the share of the others that get
+        none, in percent."""
+        best, having = (-1.0, 0.0, 0.0, 0.0), sum(self.answerable)
+        for cut in [0.0, *self.scores]:
+            kept = [score >= cut for score in self.scores]
+            f1 = sum(value for value, each in zip(self.f1, kept, strict=True) if each) / having
+            refused = sum(not each and not real for each, real in zip(kept, self.answerable, strict=True))
+            right = 100 * refused / max(len(self.scores) - having, 1)
+            best = max(best, (f1 + right, -cut, f1, right))
+        return -best[1], best[2], best[3]
+
+    def maps(self) -> dict[str, tuple[float, float]]:
+        """Maps of scores to the shares of right answers, and of rightly given no answers."""
+        lacking = [not each for each in self.answerable]
+        return {"answer": fit_map(self.scores, self.exact), "none": fit_map(self.none, lacking)}
 
 
-def threshold(
-    reader: Reader, having: list[QuestionRecord], lacking: list[QuestionRecord], metric: str
-) -> tuple[float, float, float]:
-    """The least probability of an answer; F1 over the questions that have one, and the share of the others that get
-    none."""
-    kept = reader.ask_many([(record.question, record.passages) for record in having])
-    none = reader.ask_many([(record.question, record.passages) for record in lacking])
-    values = [f1_of(answer, record, metric) for answer, record in zip(kept, having, strict=True)]
-    best = (-1.0, 0.0, 0.0, 0.0)
-    for cut in [0.0, *(answer.score for answer in (*kept, *none))]:
-        f1 = sum(value for value, answer in zip(values, kept, strict=True) if answer.score >= cut) / len(having)
-        right = 100 * sum(answer.score < cut for answer in none) / max(len(lacking), 1)
-        best = max(best, (f1 + right, -cut, f1, right))
-    return -best[1], best[2], best[3]
+def tuned(reader: Reader, records: list[QuestionRecord], metric: str) -> Tuned:
+    """Answer tuning questions. A threshold of 1 gives the score of none, and the best answer as an alternative."""
+    answers = reader.ask_many([(record.question, record.passages) for record in records], threshold=1.0)
+    best = [answer.alternatives[0] if answer.alternatives else Answer("", 0.0) for answer in answers]
+    scored = [METRICS[metric]({each.id: one.text}, [each]).total for one, each in zip(best, records, strict=True)]
+    answerable = [any(record.spans) for record in records]
+    exact = [each["exact"] > 0 and real for each, real in zip(scored, answerable, strict=True)]
+    f1 = [each["f1"] if real else 0.0 for each, real in zip(scored, answerable, strict=True)]
+    return Tuned([each.score for each in best], [each.score for each in answers], exact, f1, answerable)
+
+
+def shorter(model: Model, positions: int) -> Model:
+    """The model with its first positions only, so that windows are no longer than those it was trained on."""
+    weights = dict(model.state_dict())
+    names = [name for name, each in weights.items() if "position" in name and len(each) == model.spec.longest]
+    fresh = Model(replace(model.spec, longest=positions), model.tokenizer)
+    fresh.load_state_dict(weights | {name: weights[name][:positions] for name in names})
+    fresh.config.update(model.config)
+    return fresh
 
 
 def forgetful(reader: Reader, records: list[QuestionRecord]) -> int:
@@ -76,23 +107,30 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=300, help="of each kind")
     parser.add_argument("--metric", default="squad", choices=list(METRICS))
     parser.add_argument("--parts", type=float, nargs=3, metavar="W", help="of words, copies, pointers")
+    parser.add_argument("--positions", type=int, default=0, help="keep this many positions; 0: all")
     asked = parser.parse_args()
     records = read_questions(str(asked.tune))
     having, lacking = ([each for each in records if any(each.spans) is side] for side in (True, False))
     having, lacking = (part[:: max(1, len(part) // asked.questions)][: asked.questions] for part in (having, lacking))
     model = load(asked.run)
     model, _ = keep_tokens(model, usable(model.tokenizer))
+    if asked.positions:
+        model = shorter(model, asked.positions)
     save(model, asked.out, torch.int8)
     reader = Reader(load(asked.out))  # what is shipped is what is measured
     best, chosen = -1.0, reader.settings
     for words, copies, pointers in [asked.parts] if asked.parts else GRID:
         parts = {"words": words, "copies": copies, "pointers": pointers}
-        reader.settings = replace(reader.settings, parts=parts, threshold=0.0)
-        cut, f1, right = threshold(reader, having, lacking, asked.metric)
+        reader.settings = replace(reader.settings, parts=parts, threshold=0.0, calibration={})
+        found = tuned(reader, having + lacking, asked.metric)
+        cut, f1, right = found.threshold()
         print(f"{parts}: no answer below {cut:.3f}, then F1 {f1:.1f} of {len(having)} with an answer,", end=" ")
         print(f"and none for {right:.1f} % of {len(lacking)} without", flush=True)
         if f1 + right > best:
-            best, chosen = f1 + right, replace(reader.settings, threshold=round(cut, 4))
+            maps = found.maps()
+            least = round(calibrated(cut, maps["answer"]), 4)
+            best, chosen = f1 + right, replace(reader.settings, threshold=least, calibration=maps)
+    print(f"calibrated by {dict(chosen.calibration)}, so that there is no answer below {chosen.threshold}")
     for stored in STORED:
         replace(chosen, stored=stored).put(model)
         save(model, asked.out, torch.int8)
