@@ -1,20 +1,20 @@
-"""The figures of working memory in docs/results.md: long texts asked and classified, and questions of several steps.
+"""The figures of long texts in docs/working-memory.md: asked and classified with CogLTX and without.
 
-    python scripts/working_results.py OUT --reading READING --shared SHARED [--stages judge,read,news,hops] [--reader …]
+    python scripts/working_results.py OUT --reading READING --shared SHARED [--stages judge,read,news,plot] [--reader …]
 
 READING is the output of scripts/reading_data.py (en-train.jsonl, en-test-amazon.jsonl, en-test-wiki.jsonl); SHARED has
-longtext/ and multihop/. A stage that is done is not done again; trained models resume. Prints Markdown, and writes
-OUT/results.json.
+longtext/. What is done is not done again; trained models resume. Prints Markdown, and writes OUT/results.json and, as
+the stage plot, OUT/lengths.png.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from masquerade.memory.working.judge import Judge
 from masquerade.memory.working.reasoners import MemoryReader
 from masquerade.memory.working.selection import WorkingMemory, short_text
 from masquerade.memory.working.training import MemoryTraining, TrainMemory
+from masquerade.progress import progress_bar
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--encoder", default=".cache/checkpoints/minilm-en")
     parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--questions", type=int, default=60, help="test questions of each set and length")
-    parser.add_argument("--lengths", default="2000,8000")
+    parser.add_argument("--lengths", default="2000,8000,32000")
     parser.add_argument("--judge-questions", type=int, default=240)
     parser.add_argument("--documents", type=int, default=400, help="training documents of 20 Newsgroups")
     options = parser.parse_args()
@@ -69,9 +70,12 @@ def measured(out: Path, name: str, make: Callable[[], dict[str, Any]]) -> None:
     path = out / f"{name}.result.json"
     if path.is_file():
         return
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     begun = time.perf_counter()
     values = make()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
     write_text(path, json.dumps({**values, "seconds": round(time.perf_counter() - begun, 1), "peak_mb": peak}) + "\n")
 
 
@@ -143,7 +147,8 @@ def train_judge(options: argparse.Namespace) -> None:
 
 def read_long(options: argparse.Namespace) -> None:
     """F1 of the reader on joined test passages, by how the text is shortened."""
-    reader = Reader.load(options.reader)
+    reader, plain = Reader.load(options.reader), Reader.load(options.reader)
+    plain.scorer = None  # reads windows whole; ``reader`` selects blocks, if it is one that can
     judge = Judge.load(options.out / "judge")
     memory = WorkingMemory(judge)
     for name in ("amazon", "wiki"):
@@ -156,14 +161,19 @@ def read_long(options: argparse.Namespace) -> None:
             if tokens:
                 ways = {
                     "truncated": lambda r: reader.ask(r.question, r.passages[0][: int(440 * CHARACTERS)]).text,
-                    "windows": lambda r: reader.ask(r.question, r.passages, windows=0).text,
+                    "windows": lambda r: plain.ask(r.question, r.passages, windows=0).text,
+                    **({"blocks": lambda r: reader.ask(r.question, r.passages).text} if reader.scorer else {}),
                     "bm25": lambda r: reader.ask(r.question, bm25_text(memory, r)).text,
                     "cogltx": lambda r: MemoryReader(reader, memory).ask(r.question, r.passages)[0].text,
                 }
             for way, answer in ways.items():
 
                 def make(answer: Callable[[QuestionRecord], str] = answer, long: Any = long) -> dict[str, Any]:
-                    found = {record.id: answer(record) for record in long}
+                    found = dict[str, str]()
+                    with progress_bar("questions", len(long)) as done:
+                        for record in long:
+                            found[record.id] = answer(record)
+                            done(1)
                     return {"f1": round(METRICS["squad"](found, long).total["f1"], 1), "questions": len(long)}
 
                 measured(options.out, f"read-{name}-{tokens}-{way}", make)
@@ -231,10 +241,35 @@ def classify_news(options: argparse.Namespace) -> None:
     measured(options.out, "news-cogltx", cogltx)
 
 
+def plot(options: argparse.Namespace) -> None:
+    """F1 and time of a question against the length of the text, a panel for each set."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 7), layout="constrained")
+    panels = figure.subplots(2, 2)
+    for column, name in enumerate(("amazon", "wiki")):
+        series = defaultdict[str, list[tuple[int, float, float]]](list)
+        for path in options.out.glob(f"read-{name}-*.result.json"):
+            tokens, way = path.name.removesuffix(".result.json").removeprefix(f"read-{name}-").split("-", 1)
+            values = json.loads(path.read_text())
+            if "f1" in values and int(tokens):
+                series[way].append((int(tokens), values["f1"], values["seconds"] / values["questions"]))
+        for row, label in enumerate(("F1", "seconds a question")):
+            axes = panels[row][column]
+            for way, points in sorted(series.items()):
+                ordered = sorted(points)
+                axes.plot([each[0] for each in ordered], [each[1 + row] for each in ordered], marker="o", label=way)
+            axes.set(xscale="log", xlabel="tokens", ylabel=label, title=name)
+            axes.grid(alpha=0.3)
+            axes.legend()
+    figure.savefig(options.out / "lengths.png", dpi=130)
+
+
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "judge": train_judge,
     "read": read_long,
     "news": classify_news,
+    "plot": plot,
 }
 
 

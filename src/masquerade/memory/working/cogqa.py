@@ -235,9 +235,9 @@ class CogQA:
     def _lower(self, graph: CognitiveGraph, source: ParagraphSource) -> None:
         """Take the answer that lacks least where none is above the threshold."""
         read = [(node.reading.gap, n) for n, node in enumerate(graph.nodes) if node.reading and node.sentences]
-        if not read:
-            return
-        gap, number = min(read)
-        node = graph.nodes[number]
-        for span in node.reading.again(gap + LOWER) if node.reading else ():
-            self.add_answer(graph, source, number, span.text, span.score, node.sentences[span.sentence])
+        for gap, number in sorted(read):
+            node = graph.nodes[number]
+            for span in node.reading.again(gap + LOWER) if node.reading else ():
+                self.add_answer(graph, source, number, span.text, span.score, node.sentences[span.sentence])
+            if graph.answers():
+                return

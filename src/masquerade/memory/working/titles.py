@@ -86,19 +86,23 @@ class TitleIndex:
     def __init__(self, titles: Iterable[str]) -> None:
         self.titles = list(dict.fromkeys(titles))
         self.names, self.pairs = defaultdict[str, list[str]](list), defaultdict[tuple[str, int], list[str]](list)
+        self.short = dict[str, str]()  # what stands before a comma, as in "Burbank, California"
         for title in self.titles:
             self.names[plain_name(title)].append(title)
+            self.short.setdefault(plain_name(title.split(",")[0]), title)
         for name in self.names:
             for pair in _pairs(name):
                 self.pairs[pair].append(name)
 
     def link(self, name: str) -> str | None:
-        """The title that a name means: the same words, or the most similar title from LEAST on; None if there is
-        none."""
+        """The title that a name means: the same words, those before a comma, or the most similar title from LEAST on;
+        None if there is none."""
         exact = [title for title in self.titles_of(name) if title == name]
         plain = plain_name(name)
         if exact or plain in self.names:
             return (exact or self.names[plain])[0]
+        if plain in self.short:
+            return self.short[plain]
         shared = Counter[str]()
         own = _pairs(plain) if plain else frozenset[tuple[str, int]]()
         for pair in own:
