@@ -231,7 +231,11 @@ def main() -> None:
                 result = asked.out / "results" / f"{name}-{asked.steps}-{seed}.json"
                 if result.is_file() or not train(name, seed, asked.out, asked.steps, environment):
                     continue
-                measure(command(name, seed, asked.out, asked.steps)[1:], asked.threads, asked.out, result)
+                try:
+                    measure(command(name, seed, asked.out, asked.steps)[1:], asked.threads, asked.out, result)
+                except Exception as error:  # the other rows go on; this one is measured again at the next start
+                    print(f"{name} cannot be measured: {error!r}", file=sys.stderr, flush=True)
+                    continue
                 keep_tokens(name, seed, asked.out, asked.steps)
                 (asked.out / "table.md").write_text(table(names, seeds, asked.out, asked.steps), encoding="utf-8")
     print(table(names, seeds, asked.out, asked.steps))
