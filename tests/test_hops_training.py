@@ -110,7 +110,7 @@ def test_the_loss_of_packed_questions_is_that_of_each_alone(tmp_path: Path) -> N
 
 def test_all_stages_learn_to_answer_in_two_steps(tmp_path: Path) -> None:
     given = recipe(
-        tmp_path, count=18, epochs=20.0, rate=4e-3, graph_epochs=10.0, graph_rate=3e-3, joint_epochs=1.0,
+        tmp_path, count=18, epochs=26.0, rate=4e-3, graph_epochs=12.0, graph_rate=3e-3, joint_epochs=1.0,
         joint_rate=1e-4, save_every=1000, none=1.0, warmup=0.05, batch=9, negatives=1,
     )  # fmt: skip
     train_stages(given)

@@ -161,7 +161,7 @@ def ask(
     if memory is not None:
         from masquerade.cli.show.working import ask_with_memory
 
-        options = AskOptions(n_best, vote, decoder, free, windows)
+        options = AskOptions(n_best, vote, decoder, free, windows, threshold)
         ask_with_memory(question, source or [], model, memory, judge, options, as_json)
         return
     options = AskOptions(n_best, vote, decoder, free, windows, threshold)

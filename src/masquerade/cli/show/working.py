@@ -61,7 +61,7 @@ class MemorySession(AskSession):
     def answer(self, question: str, several: bool = False) -> None:
         """Print the answer to a question, and the blocks that were read for it."""
         options = self.options
-        answer, short = self.memory.ask(question, self.texts, options.n_best, options.decoder)
+        answer, short = self.memory.ask(question, self.texts, options.n_best, options.decoder, options.threshold)
         if self.as_json:
             others = [self._plain(each) for each in answer.alternatives]
             kept = [self._plain(block_answer(short, number, self.texts)) for number in range(len(short.blocks))]

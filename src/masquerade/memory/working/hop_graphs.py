@@ -13,6 +13,7 @@ from masquerade.memory.working.questions import KINDS, SPAN
 from masquerade.memory.working.titles import plain_name
 from masquerade.reading.records import QuestionRecord
 from masquerade.reading.scores import METRICS
+from masquerade.text.chinese import CHINESE
 
 ENOUGH = 0.5  # the least F1 of a candidate that counts as the answer
 
@@ -71,5 +72,5 @@ def _made(graph: CognitiveGraph, target: list[int], order: list[int]) -> Trainin
 def answer_f1(guess: str, answer: str) -> float:
     """The F1 of the words of an answer, 0 to 1; of Chinese ones, of their characters."""
     record = QuestionRecord("", "", (), (), (answer,))
-    metric = METRICS["cmrc" if not answer.isascii() else "squad"]
+    metric = METRICS["cmrc" if CHINESE.search(answer) else "squad"]
     return metric({"": guess}, [record]).total["f1"] / 100

@@ -24,7 +24,12 @@ class MemoryReader:
         self.reader, self.memory = reader, memory
 
     def ask(
-        self, question: str, passages: str | Sequence[str], n_best: int = 1, decoder: str = "parallel"
+        self,
+        question: str,
+        passages: str | Sequence[str],
+        n_best: int = 1,
+        decoder: str = "parallel",
+        threshold: float | None = None,
     ) -> tuple[Answer, ShortText]:
         """The answer to a question, placed in the passage that it stands in, and what was read for it."""
         given = (passages,) if isinstance(passages, str) else tuple(passages)
@@ -33,7 +38,7 @@ class MemoryReader:
         short = self.memory.select(question, given, self.reader.layout.room)
         if not short.text.strip():
             raise MasqueradeError("There is no text to read the answer from; give a passage with words in it.")
-        found = self.reader.ask(question, short.text, n_best=n_best, decoder=decoder, windows=0)
+        found = self.reader.ask(question, short.text, n_best=n_best, decoder=decoder, windows=0, threshold=threshold)
         others = tuple(_placed(each, short, given) for each in found.alternatives)
         return replace(_placed(found, short, given), alternatives=others), short
 
