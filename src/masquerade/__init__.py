@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from masquerade.nn.cache import Cache
     from masquerade.nn.model import Model, build
     from masquerade.nn.spec import Spec
+    from masquerade.pipelines import pipeline
     from masquerade.reading.answers import Answer
-    from masquerade.reading.pipeline import pipeline
     from masquerade.reading.reader import Reader
     from masquerade.writing.generate import generate
     from masquerade.writing.writer import Writer
@@ -63,7 +63,7 @@ _MODULES = {  # each name is imported when it is first used, so that `masquerade
     "build": "masquerade.nn.model",
     "generate": "masquerade.writing.generate",
     "load": "masquerade.checkpoints.folders",
-    "pipeline": "masquerade.reading.pipeline",
+    "pipeline": "masquerade.pipelines",
     "save": "masquerade.checkpoints.folders",
 }
 

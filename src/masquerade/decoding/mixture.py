@@ -29,7 +29,8 @@ class Mixture:
     """Beam search by p = (1 − γ) · p(token | tokens before it) + γ · p(token at this position in one parallel pass).
     ``gamma`` is a number, or a function of the number of tokens written so far.
 
-    The other settings are those of Beam. γ = 0 is beam search; γ = 1 with one beam is ``parallel``.
+    Without ``both_ways`` the prompt does not see the tokens of the parallel pass, as in a writer that was trained with
+    both masks. The other settings are those of Beam. γ = 0 is beam search; γ = 1 with one beam is ``parallel``.
     """
 
     gamma: float | Callable[[int], float] = 0.5
@@ -37,6 +38,7 @@ class Mixture:
     length_penalty: float = 1.0
     early_stopping: bool | str = False
     copies: int = 1
+    both_ways: bool = True
 
     def __post_init__(self) -> None:
         self._search()
@@ -48,14 +50,16 @@ class Mixture:
 
     def start(self, task: DecodingTask) -> DecodingRun:
         check_masks(task)
-        return MixtureDecoding(task, self._search().start(task), self.gamma)
+        return MixtureDecoding(task, self._search().start(task), self.gamma, self.both_ways)
 
 
 class MixtureDecoding:
     """A run whose scores are mixed with those of a parallel pass before it."""
 
-    def __init__(self, task: DecodingTask, writing: DecodingRun, gamma: float | Callable[[int], float]) -> None:
-        self.task, self.writing, self.gamma = task, writing, gamma
+    def __init__(
+        self, task: DecodingTask, writing: DecodingRun, gamma: float | Callable[[int], float], both_ways: bool = True
+    ) -> None:
+        self.task, self.writing, self.gamma, self.both_ways = task, writing, gamma, both_ways
         self.parallel: Tensor | None = None  # (prompts, slots, vocab), log-probabilities
 
     def next_input(self) -> StepInput | None:
@@ -63,7 +67,7 @@ class MixtureDecoding:
         if self.parallel is not None:
             return self.writing.next_input()
         prompts = range(len(self.task.limits))
-        return Slots(self.task, prompts, [None] * len(prompts), None, both_ways=True).next_input()
+        return Slots(self.task, prompts, [None] * len(prompts), None, self.both_ways).next_input()
 
     def commit(self, scores: Tensor, step: int) -> list[Commit]:
         """Keep the scores (rows, slots, vocab) of the parallel pass; then mix them into those of the other run,
@@ -71,6 +75,7 @@ class MixtureDecoding:
         logs = scores.log_softmax(-1)
         if self.parallel is None:
             self.parallel = logs
+            self.task.session.clear()  # the other run lays out the prompt itself
             return []
         done = step - 1  # tokens written, one a step after the parallel pass
         gamma = _share(self.gamma(done) if callable(self.gamma) else self.gamma)

@@ -57,13 +57,14 @@ class Rerank:
 
     All drafts are scored in one pass under the autoregressive mask, with a [MASK] for each token that sees the tokens
     before it. The score of a draft is its log-probability divided by its length (the end token included) to the power
-    of ``length_penalty``, as in Beam.
+    of ``length_penalty``, as in Beam. ``both_ways`` is that of ``parallel``.
     """
 
     drafts: int | Drafting = 8
     lengths: Lengths | None = None
     length_penalty: float = 1.0
     copies: int = 1
+    both_ways: bool = True
 
     def __post_init__(self) -> None:
         count = self._method().copies
@@ -73,7 +74,7 @@ class Rerank:
             raise MasqueradeError(f"{count} drafts cannot give {self.copies} texts; give 1 to {count} copies.")
 
     def _method(self) -> Drafting:
-        return parallel(self.lengths, self.drafts) if isinstance(self.drafts, int) else self.drafts
+        return parallel(self.lengths, self.drafts, self.both_ways) if isinstance(self.drafts, int) else self.drafts
 
     def start(self, task: DecodingTask) -> Reranking:
         return Reranking(task, self._method().start(task), self)

@@ -84,3 +84,18 @@ def check_bidirectional(layout: Layout) -> None:
             "A recurrent encoder reads its source in both directions, so every token has to see all of it; "
             "lay the source out with masks.bidirectional."
         )
+
+
+def check_one_document(keys: Layout) -> None:
+    """Raise an error unless each row has one document, read from left to right, as a cache of states needs it."""
+    if bool((keys.document > 0).any()):
+        raise LayoutError("A recurrent model keeps states of one document a row; leave the cache out of packed rows.")
+    check_causal(keys, documents(keys))
+
+
+def last_real(layout: Layout) -> Tensor:
+    """The index of the last token of each row that is not padding, (rows,); −1 for a row without tokens."""
+    if not len(layout):
+        return torch.full((layout.rows,), -1, device=layout.ids.device)
+    index = torch.arange(len(layout), device=layout.ids.device)
+    return torch.where(layout.real, index, -1).amax(-1)

@@ -16,6 +16,7 @@ from masquerade.nn.between import Flow
 from masquerade.nn.cache import Cache
 from masquerade.nn.embeddings import Embeddings, TokenEmbedding
 from masquerade.nn.heads import MAKERS, SENTENCE, Boundary, Copy, Dense
+from masquerade.nn.mixture import MixtureHead, MixtureStack
 from masquerade.nn.recurrent import RecurrentStack
 from masquerade.nn.relations import TransformerXL
 from masquerade.nn.spec import Spec
@@ -34,7 +35,7 @@ class Decoder(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.embeddings = Embeddings(spec)
-        self.stack = make_stack(spec)
+        self.stack = MixtureStack(spec) if spec.recurrent == "mixture" else make_stack(spec)
 
 
 class Model(nn.Module):
@@ -51,6 +52,8 @@ class Model(nn.Module):
         self.decoder = Decoder(spec.decoder) if spec.decoder else None
         self.pooler = Dense(spec) if spec.pooler else None
         self.heads = nn.ModuleDict({name: MAKERS[name](spec) for name in spec.all_heads})
+        if self.decoder is not None and isinstance(self.decoder.stack, MixtureStack) and "lm" in self.heads:
+            self.heads["lm"] = MixtureHead(spec)
         self.dropout = nn.Dropout(spec.dropout)
         self.apply(self._initialise)
 

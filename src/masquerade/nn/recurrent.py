@@ -15,7 +15,14 @@ from masquerade.nn.attention import KeyValues
 from masquerade.nn.between import Flow
 from masquerade.nn.cache import Cache
 from masquerade.nn.cells import CELLS, CellState, last_states, run_cells, stored, token_states, zero_states
-from masquerade.nn.documents import ROW, check_bidirectional, check_causal, documents
+from masquerade.nn.documents import (
+    ROW,
+    check_bidirectional,
+    check_causal,
+    check_one_document,
+    documents,
+    last_real,
+)
 from masquerade.nn.norms import norm
 from masquerade.nn.source_attention import source_attention
 from masquerade.nn.spec import Spec
@@ -143,18 +150,3 @@ def source_summary(source: Encoded, names: Tensor) -> Tensor:
     last = own.token.gather(1, (own.lengths - 1).unsqueeze(-1))[place, 0]
     half = states.shape[-1] // 2
     return torch.cat([states[last][:, :half], states[own.token[place, 0]][:, half:]], -1)
-
-
-def check_one_document(keys: Layout) -> None:
-    """Raise an error unless each row has one document, read from left to right, as a cache of states needs it."""
-    if bool((keys.document > 0).any()):
-        raise LayoutError("A recurrent model keeps states of one document a row; leave the cache out of packed rows.")
-    check_causal(keys, documents(keys))
-
-
-def last_real(layout: Layout) -> Tensor:
-    """The index of the last token of each row that is not padding, (rows,); −1 for a row without tokens."""
-    if not len(layout):
-        return torch.full((layout.rows,), -1, device=layout.ids.device)
-    index = torch.arange(len(layout), device=layout.ids.device)
-    return torch.where(layout.real, index, -1).amax(-1)

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from masquerade.data.corpus import read_documents
 from masquerade.data.records import read_records
 from masquerade.documents.encodings import decode
 from masquerade.errors import MasqueradeError
 
 SEPARATORS = {".tsv": "\t", ".csv": ","}  # only .csv has quoted fields
+CONTEXT = 4  # how much longer a source is than the text that continues it
 LONGEST = 2**27  # characters of a table's field
 USUAL_NAMES = {  # of columns and fields, the likeliest first
     "source": ("source", "src", "text", "abstract", "document", "article", "content", "input"),
@@ -63,6 +65,19 @@ def read_pairs(source: str, source_name: str = "", target_name: str = "") -> Pai
         why = f" ({notes[0]})" if notes else ""
         raise MasqueradeError(f"There is no pair of source and target in {source}{why}; give a file with at least one.")
     return PairFile(pairs, notes)
+
+
+def continuations(source: str, size: int) -> PairFile:
+    """Language modelling as pairs: the texts of a file or hub data set in pieces of ``size`` characters, each with the
+    CONTEXT · size characters before it as its source."""
+    pairs = list[TextPair]()
+    for text in read_documents(source):
+        plain = " ".join(text.split())
+        for start in range(size, len(plain), size):
+            pairs.append(TextPair(plain[max(0, start - CONTEXT * size) : start], plain[start : start + size]))
+    if not pairs:
+        raise MasqueradeError(f"The texts of {source} are not longer than {size} characters; give longer ones.")
+    return PairFile(pairs, [])
 
 
 def _numbered(source: str, names: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

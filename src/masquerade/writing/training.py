@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from masquerade.checkpoints.folders import load
 from masquerade.checkpoints.vocabulary import keep_tokens
-from masquerade.data.checks import check_types
 from masquerade.data.packing import DataCursor, Row, packed
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
-from masquerade.nn.model import Model, build
-from masquerade.nn.spec import Spec
+from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss, TermLoss, TokenTerm
-from masquerade.objectives.networks import fresh_spec, savable
 from masquerade.text.subset import occurring
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.loop import TrainingJob, mean_loss
 from masquerade.training.recipe import Recipe
 from masquerade.writing.examples import TargetLayouts
-from masquerade.writing.pairs import TextPair, read_pairs
+from masquerade.writing.mixture import mixture_of, mixture_terms, set_gamma
+from masquerade.writing.networks import NetworkChoice
+from masquerade.writing.pairs import PairFile, TextPair, continuations, read_pairs
 from masquerade.writing.rouge import rouge_l, rouge_units
 from masquerade.writing.settings import TRAININGS, WritingSettings
 from masquerade.writing.spelling import CASINGS, casing_of
@@ -34,10 +33,9 @@ from masquerade.writing.writer import Writer
 
 logger = logging.getLogger(__name__)
 
+GAMMA_EVERY = 10  # steps between two changes of a scheduled γ
 HELD_OUT = 200  # held-out pairs of a task whose loss is measured
 TOGETHER = 32  # batches that are sorted by length together, so that the rows of a batch have similar lengths
-DECODERS = ("t5", "bart", "pegasus", "mass", "palm")  # families of encoder–decoders that fresh weights can have
-FRESH = ("bert", "gpt2", "glm", *DECODERS)
 TASK = {"train": list, "held_out": list, "prefix": str, "weight": float, "source": str, "target": str}
 
 
@@ -58,6 +56,13 @@ class Writing(Recipe):
     family: str = ""  # of fresh weights, where there is no checkpoint to start from
     tokenizer: str = ""  # the folder of the tokenizer of fresh weights
     model: Mapping[str, Any] = field(default_factory=dict)  # fields of the Spec of fresh weights
+    decoder: str = ""  # a fresh recurrent decoder behind the encoder: lstm, gru or mixture
+    decoder_layers: int = 1
+    source_scores: str = "dot"  # how a recurrent decoder scores its source: dot or additive
+    gamma: float = 0.5  # of a mixture: the weight of its parallel half
+    gamma_end: float = -1.0  # … at the end of training, to which it goes in a straight line; -1: it stays
+    gamma_learned: bool = False  # … is learned, from there on
+    continuation: int = 0  # characters of a target, if 'train' are texts and a target continues the text before it
     length: int = 256  # tokens of a source; longer ones are cut
     target_length: int = 32  # tokens of a target, its end included; longer ones are cut
     row: int = 256
@@ -78,14 +83,12 @@ class Writing(Recipe):
             raise MasqueradeError(f"There is no training '{self.training}'; choose from {', '.join(TRAININGS)}.")
         if self.casing and self.casing not in CASINGS:
             raise MasqueradeError(f"There is no casing '{self.casing}'; choose from {', '.join(CASINGS)}.")
-        if bool(self.start) == bool(self.family):
-            raise MasqueradeError("Give the recipe a checkpoint to start from, or a 'family' for fresh weights.")
-        if self.family and self.family not in FRESH:
-            raise MasqueradeError(
-                f"There are no fresh weights of the family '{self.family}'; choose from {', '.join(FRESH)}."
-            )
-        if self.family and not self.tokenizer:
-            raise MasqueradeError("Fresh weights need a tokenizer: name the folder of one, or make one with 'vocab'.")
+        self.network()
+        for name in ("gamma", "gamma_end"):
+            if not (0 <= getattr(self, name) <= 1 or (name == "gamma_end" and self.gamma_end == -1)):
+                raise MasqueradeError(f"The recipe's '{name}' is {getattr(self, name)}, but a γ is from 0 to 1.")
+        if self.gamma_learned and self.gamma_end != -1:
+            raise MasqueradeError("A γ is learned or scheduled; leave 'gamma_learned' or 'gamma_end' out.")
         if not self.epochs > 0:
             raise MasqueradeError(f"The recipe's 'epochs' has to be above 0, but it is {self.epochs}.")
         if self.target_length < 2:
@@ -104,6 +107,10 @@ class Writing(Recipe):
             held = [source for task in self.tasks.values() for source in _listed(task.get("held_out"))]
             object.__setattr__(self, "held_out", tuple(held))  # the loop evaluates if there are any
 
+    def network(self) -> NetworkChoice:
+        """The network to train."""
+        return NetworkChoice(**{each.name: getattr(self, each.name) for each in fields(NetworkChoice)})
+
 
 @dataclass(frozen=True)
 class WritingTask:
@@ -121,7 +128,11 @@ def read_tasks(recipe: Writing) -> list[WritingTask]:
     found = []
     for task in named.values():
         columns = str(task.get("source", recipe.source)), str(task.get("target", recipe.target))
-        files = [[read_pairs(each, *columns) for each in _listed(task.get(part))] for part in ("train", "held_out")]
+        if recipe.continuation:
+            read: Callable[[str], PairFile] = partial(continuations, size=recipe.continuation)
+        else:
+            read = partial(read_pairs, source_name=columns[0], target_name=columns[1])
+        files = [[read(each) for each in _listed(task.get(part))] for part in ("train", "held_out")]
         for note in (note for part in files for file in part for note in file.notes):
             logger.warning(note)
         train, held_out = ([pair for file in part for pair in file.pairs] for part in files)
@@ -140,7 +151,9 @@ class TrainWriter(TrainingJob):
 
     def begin(self) -> dict[str, Model]:
         recipe = self.recipe
-        model = self._model()
+        model = recipe.network().make()
+        if mixture_of(model) is not None:
+            set_gamma(model, recipe.gamma, recipe.gamma_learned)
         if recipe.keep_tokens:
             model, _ = keep_tokens(model, self._tokens(model.tokenizer))
         single = model.spec.decoder is None and model.spec.mask != "causal" and "inner" not in model.spec.positions
@@ -173,33 +186,6 @@ class TrainWriter(TrainingJob):
         found = occurring(tokenizer, texts, self.recipe.keep_least)
         return [*found, *(number for text in always for number in tokenizer.encode(text))]
 
-    def _model(self) -> Model:
-        """The checkpoint to start from with a language head, or fresh weights."""
-        recipe = self.recipe
-        if recipe.start:
-            start = load(recipe.start)
-            if start.spec.fork is not None:
-                raise MasqueradeError(f"{recipe.start} is a reader, which cannot be trained to write; use its encoder.")
-            plain = replace(start.spec, dropout=recipe.dropout, attention_dropout=0.0)
-            if start.spec.decoder is not None:
-                decoder = replace(start.spec.decoder, dropout=recipe.dropout, attention_dropout=0.0)
-                plain = replace(plain, decoder=decoder)
-            model = Model(plain, start.tokenizer, start.config)
-            model.load_state_dict(start.state_dict())
-            model = model.with_heads(("lm",))
-            model.spec = savable(model.spec)
-            return model
-        tokenizer = Tokenizer.load(Path(recipe.tokenizer).expanduser())
-        if tokenizer is None:
-            raise MasqueradeError(f"'{recipe.tokenizer}' holds no tokenizer; name the folder of one.")
-        check_types(recipe.model, Spec, "The recipe's model field")
-        needed = {"vocab": len(tokenizer), "pad": tokenizer.special("pad"), "outputs": ("lm",)}
-        needed |= {"mask": "causal"} if recipe.family == "gpt2" else {}
-        given = {"dropout": recipe.dropout, "attention_dropout": 0.0, **recipe.model}
-        model = build(fresh_spec(recipe.family, needed, given, recipe.family in DECODERS))
-        model.tokenizer = tokenizer
-        return model
-
     def read(self, model: Model, folder: Path) -> None:
         self.layouts = TargetLayouts.of(model, WritingSettings.of(model))
         self.sources, self.targets, self.repeats = list[np.ndarray](), list[np.ndarray](), list[float]()
@@ -229,7 +215,17 @@ class TrainWriter(TrainingJob):
             self.targets.append(np.array(ids[: self.layouts.slots], dtype=np.int32))
 
     def loss(self, networks: dict[str, Model]) -> Loss:
-        return TermLoss(networks[""], {"tokens": TokenTerm()})
+        mixed = mixture_of(networks[""])
+        if mixed is None:
+            return TermLoss(networks[""], {"tokens": TokenTerm()})
+        mixed.logit.requires_grad_(self.recipe.gamma_learned)  # a resumed run reads it from its files
+        self.every = GAMMA_EVERY if self.recipe.gamma_end != -1 else 0
+        return TermLoss(networks[""], mixture_terms())
+
+    def refresh(self, model: Model, step: int) -> None:
+        """Move a scheduled γ."""
+        first, last = self.recipe.gamma, self.recipe.gamma_end
+        set_gamma(model, first + (last - first) * step / self.steps, learned=False)
 
     @property
     def steps(self) -> int:

@@ -14,6 +14,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.files import read_json
 from masquerade.nn.model import Model
 from masquerade.writing.generate import GeneratedText, Method, one_by_one, stream
+from masquerade.writing.mixture import AllSteps, mixture_of, with_gamma
 from masquerade.writing.pairs import TextPair
 from masquerade.writing.rouge import TextScores, score_texts
 from masquerade.writing.settings import SourceTemplate, WritingSettings
@@ -21,6 +22,7 @@ from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.spelling import tidy, with_capitals
 from masquerade.writing.windows import cut_windows
 
+ONE_WAY = ("parallel", "mask-predict", "diffusion", "mixture", "rerank")  # the source does not see their tokens
 TOGETHER = 64  # texts that are written before the first of them is returned
 
 
@@ -89,16 +91,17 @@ class Writer:
         """
         template = self._template(settings.get("max_new"))
         opening = self.prefix(task) if prefix is None else prefix
+        gamma = settings.pop("gamma", None) if mixture_of(self.model) is not None else None
         sources = [self._source(template, opening, text, number) for number, text in enumerate(texts, start=1)]
         way, chosen = self._settled(method, n_best, settings)
         if not sources:
             return
-        written = one_by_one(
-            self.model, [ids for ids, _ in sources], way, frame=template.frame, batch=batch, together=TOGETHER, **chosen
-        )
-        for text, (_, unread), found in zip(texts, sources, written, strict=True):
-            done(1)
-            yield self._written(found, text, unread)
+        with with_gamma(self.model, 1.0 if isinstance(way, AllSteps) else gamma):
+            given = [ids for ids, _ in sources]
+            written = one_by_one(self.model, given, way, frame=template.frame, batch=batch, together=TOGETHER, **chosen)
+            for text, (_, unread), found in zip(texts, sources, written, strict=True):
+                done(1)
+                yield self._written(found, text, unread)
 
     def stream(
         self,
@@ -173,8 +176,12 @@ class Writer:
             chosen.setdefault("beams", max(own.beams, n_best))
             chosen.setdefault("length_penalty", own.length_penalty)
             chosen.setdefault("early_stopping", own.early_stopping)
+        if method == "parallel" and mixture_of(self.model) is not None:
+            return AllSteps(n_best), chosen
         if n_best > 1:
             chosen["copies"] = n_best
+        if own.training == "both" and isinstance(method, str) and method in ONE_WAY:
+            chosen.setdefault("both_ways", False)
         return method, chosen
 
     def _written(self, found: GeneratedText, source: str, unread: int) -> WrittenText:
