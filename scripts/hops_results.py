@@ -104,12 +104,15 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         scale = 1 if name == "cogqa_read" else 100
         low, high = np.percentile(values[index].mean(1), [2.5, 97.5])
         found[name] = [round(scale * float(each), 1) for each in (values.mean(), low, high)]
-    kinds = {row["kind"] for row in rows}
     found["f1_by_kind"] = {
-        kind: [round(100 * float(np.mean([row["cogqa_f1"] for row in rows if row["kind"] == kind])), 1),
-               sum(row["kind"] == kind for row in rows)]
-        for kind in sorted(kinds)
-    }  # fmt: skip
+        kind: {
+            "questions": len(some),
+            "cogqa": round(100 * float(np.mean([row["cogqa_f1"] for row in some])), 1),
+            "one_hop": round(100 * float(np.mean([row["one_hop_f1"] for row in some])), 1),
+        }
+        for kind in sorted({row["kind"] for row in rows})
+        if (some := [row for row in rows if row["kind"] == kind])
+    }
     return found
 
 

@@ -131,8 +131,9 @@ class Script(System1):
 
 
 def scripted(spans: Spans, **options: int) -> CogQA:
-    asked = CogQA(Script(spans).model, **options)
-    asked.system1 = Script(spans)
+    script = Script(spans)
+    asked = CogQA(script.model, **options)
+    asked.system1 = script
     return asked
 
 
