@@ -20,6 +20,7 @@ from serve_cases import PASSAGE, Running, Service, facts_model, plain_folder, so
 from masquerade import KnowledgeBase, save
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+expect = playwright.expect
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 pytestmark = [
     pytest.mark.slow,
@@ -71,6 +72,7 @@ class Visit:
 
     def __init__(self, browser: Any, service: Running, state: str = "", **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options})
+        self.context.set_default_timeout(SECONDS)
         self.page = self.context.new_page()
         self.asked, self.errors = list[str](), list[str]()
         self.page.on("request", lambda request: self.asked.append(request.url))
@@ -118,7 +120,7 @@ def test_a_document_is_asked_and_decoders_are_compared(browser: Any, service: Ru
         shot(page, f"ask-{language}")
         page.fill("#question", "?" if language == "en" else "首都？")
         page.click("#ask-button")
-        page.wait_for_function("document.querySelectorAll('.answer').length === 2", timeout=SECONDS)
+        expect(page.locator(".answer")).to_have_count(2, timeout=SECONDS)
         assert ("读过" if language == "zh" else "read before") in page.inner_text(".answer >> nth=0")
 
 
@@ -143,11 +145,11 @@ def test_hostile_texts_are_shown_and_not_run(browser: Any, service: Running) -> 
         data = f"<title>{HOSTILE.replace('<', '&lt;')}</title><p>red mat".encode()
         name = "<b>x<img src=y onerror=alert(1)>.html"
         page.set_input_files("#file", [{"name": name, "mimeType": "text/html", "buffer": data}])
-        page.wait_for_function("document.querySelector('#filename').textContent.includes('.html')", timeout=SECONDS)
+        expect(page.locator("#filename")).to_contain_text(".html", timeout=SECONDS)
         assert page.locator("#filename *").count() == 0 and "onerror" in page.inner_text("#filename")
         page.click("#tab-masks")
         page.fill("#mask-text", f"a {HOSTILE}")
-        page.wait_for_function("document.querySelector('#mask-table').textContent.includes('script')", timeout=SECONDS)
+        expect(page.locator("#mask-table")).to_contain_text("script", timeout=SECONDS)
         page.click("#tab-collection")
         page.fill("#query", "lantern hostile")
         page.click("#search-button")
@@ -183,9 +185,9 @@ def test_a_mask_is_drawn_and_a_row_tells_what_it_sees(browser: Any, service: Run
         assert seen.startswith("2 cat") and ("看见" if language == "zh" else "sees") in seen
         page.focus("#sliders input")
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("location.hash.includes('m.block=3')")
+        page.wait_for_url(re.compile(r"m\.block=3"), timeout=SECONDS)
         page.select_option("#constructor", "shared_passage")
-        page.wait_for_function(f"document.querySelectorAll('#mask-table tbody tr').length !== {rows}", timeout=SECONDS)
+        expect(page.locator("#mask-table tbody tr")).not_to_have_count(rows, timeout=SECONDS)
         assert page.evaluate("document.querySelector('#matrix').width") > 100
         page.hover("#matrix", position={"x": 150, "y": 150})
         shot(page, f"masks-{language}")
@@ -206,7 +208,7 @@ def test_texts_are_filled_and_continued(browser: Any, service: Running, language
         page.fill("#prompt", "the cat")
         page.fill("#max-new", "5")
         page.click("#generate-button")
-        page.wait_for_function("document.querySelector('#generated').textContent.length > 8", timeout=SECONDS)
+        expect(page.locator("#generated")).to_contain_text(re.compile(".{9,}", re.DOTALL), timeout=SECONDS)
         assert page.inner_text("#generated").startswith("the cat")
 
 
@@ -224,9 +226,7 @@ def test_a_changed_fact_changes_the_answer(browser: Any, service: Running, langu
         field = page.get_by_label(f"{subject} {relation}").first
         field.fill(new)
         field.locator("xpath=../..").locator("button").click()
-        page.wait_for_function(
-            f"document.querySelector('#recalled .out').textContent.includes('{new}')", timeout=SECONDS
-        )
+        expect(page.locator("#recalled .out").first).to_contain_text(new, timeout=SECONDS)
         assert said != page.inner_text("#recalled .out >> nth=0")
         assert ("之前" if language == "zh" else "Before") in page.inner_text("#recalled")
         shot(page, f"memory-{language}")

@@ -19,7 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_cases import ASK, PASSAGE, Running, Service, ServiceLimits, Sources, reader_folder, sources, wait_until
+from serve_cases import (
+    ASK,
+    PASSAGE,
+    Running,
+    Service,
+    ServiceLimits,
+    Sources,
+    client,
+    reader_folder,
+    sources,
+    wait_until,
+)
 
 from masquerade.errors import MasqueradeError
 from masquerade.serve.failures import ServiceError
@@ -263,6 +274,19 @@ def test_models_that_cannot_be_loaded_end_the_process_with_1(tmp_path: Path, mon
     server = Server(Service(Sources(readers={"x": str(tmp_path / "nothing")})))
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(server.serve_until_stopped).result(30) == 1
+
+
+def test_weights_are_mapped_from_a_file_and_give_the_same_answers(tmp_path: Path) -> None:
+    with client(sources(tmp_path)) as found:
+        alone = found.post("/v1/answer", json=ASK).json()
+    with client(sources(tmp_path, shared_weights=str(tmp_path / "shared"))) as found:
+        shared = found.post("/v1/answer", json=ASK).json()
+        files = list((tmp_path / "shared").iterdir())
+        assert len(files) == 1 and str(files[0]) in Path("/proc/self/maps").read_text()
+    assert (shared["answer"], shared["score"]) == (alone["answer"], alone["score"])
+    before = files[0].stat().st_mtime_ns
+    with client(sources(tmp_path, shared_weights=str(tmp_path / "shared"))):
+        assert files[0].stat().st_mtime_ns == before  # another process finds it
 
 
 def test_options_name_models() -> None:

@@ -12,6 +12,7 @@ from masquerade.cli import (  # noqa: F401  (their commands register themselves)
     labelling,
     models,
     reading,
+    serve,
     working,
     writers,
     writing,
@@ -35,6 +36,9 @@ EXTRAS = {  # which extra of the package installs a module
     "Stemmer": "retrieval",
     "tantivy": "retrieval",
     "sacrebleu": "write",
+    "fastapi": "serve",
+    "prometheus_client": "serve",
+    "uvicorn": "serve",
     "transformers": "dev",
 }
 

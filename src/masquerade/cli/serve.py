@@ -31,6 +31,9 @@ def serve(
     keep_facts: Annotated[
         bool, typer.Option("--keep-facts", help="Write changed facts to the knowledge base; otherwise to a copy.")
     ] = False,
+    share_weights: Annotated[
+        Path | None, typer.Option(help="A folder for weights that several processes of this machine map.")
+    ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the bearer token that requests need. Also: MASQUERADE_TOKEN.")
     ] = None,
@@ -61,7 +64,7 @@ def serve(
     run_service(
         ServeOptions(
             host, port, reader or [], kb or [], fill or [], generate or [], writer or [], encoder or [], facts or [],
-            keep_facts, token_file, allowed_host or [], seconds, queue_tokens, request_tokens, wait, memory, threads,
-            batching,
+            keep_facts, share_weights, token_file, allowed_host or [], seconds, queue_tokens, request_tokens, wait,
+            memory, threads, batching,
         )
     )  # fmt: skip

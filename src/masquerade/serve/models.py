@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from masquerade.checkpoints.folders import load
@@ -24,6 +25,7 @@ from masquerade.reading.shipped import LANGUAGES, shipped
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
 from masquerade.serve.limits import ServiceLimits
+from masquerade.serve.shared_weights import share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
@@ -41,6 +43,7 @@ class Sources:
     encoders: Mapping[str, str] = field(default_factory=dict)
     collections: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # a model and the folder of its knowledge base
+    shared_weights: str = ""  # a folder for weights that several processes map; empty: every process has its own
     keep_facts: bool = False  # changes of facts are written to their folder, and not to a copy
 
 
@@ -94,6 +97,9 @@ class ServedModels:
             if self.readers:
                 usual = next(iter(self.readers.values()))
                 self.collections[name].readers |= {key: self.readers.get(key, usual) for key in LANGUAGES}
+        if sources.shared_weights:
+            for model in self._networks():
+                share_weights(model, Path(sources.shared_weights).expanduser())
         self.counters = {
             **{("reader", name): TokenCounter(each.tokenizer) for name, each in self.readers.items()},
             **{("filler", name): TokenCounter(each.tokenizer) for name, each in self.fillers.items()},
@@ -102,6 +108,12 @@ class ServedModels:
             **{("encoder", name): TokenCounter(each.model.tokenizer) for name, each in self.encoders.items()},
             **{("facts", name): TokenCounter(each.model.tokenizer) for name, each in self.facts.items()},
         }
+
+    def _networks(self) -> Iterator[Model]:
+        """All networks, each once."""
+        parts = (self.readers, self.writers, self.encoders, self.facts)
+        wrapped = [each.model for some in parts for each in some.values()]
+        yield from {id(each): each for each in (*wrapped, *self.fillers.values(), *self.generators.values())}.values()
 
     @staticmethod
     def _readers(sources: Sources, limits: ServiceLimits) -> Iterator[tuple[str, Reader]]:
@@ -175,7 +187,8 @@ def _with_tokenizer(model: Model, name: str) -> Model:
 
 def _with_shipped(sources: Sources) -> dict[str, str]:
     """The writers that were given; if no model was given at all, those that are shipped."""
-    if sources != Sources(collections=sources.collections, keep_facts=sources.keep_facts):
+    given = (sources.readers, sources.fillers, sources.generators, sources.writers, sources.encoders, sources.facts)
+    if any(given):
         return dict(sources.writers)
     found = dict[str, str]()
     for name in SHIPPED_WRITERS:

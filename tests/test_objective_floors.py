@@ -1,0 +1,88 @@
+"""The floors beside the objectives' losses are what they are called."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from training_cases import make_home, recipe
+
+from masquerade.data.packing import DataCursor
+from masquerade.layout import IGNORE
+from masquerade.objectives.electra import ElectraLoss
+from masquerade.training.loop import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+import objective_floors as floors
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    floors.COUNTED = 10  # steps
+    return make_home(tmp_path_factory.mktemp("floors"))
+
+
+def test_the_unigram_floor_is_the_loss_of_fixed_frequencies(home: Path, tmp_path: Path) -> None:
+    run = Run(recipe(home, tmp_path, "objective=span", "steps=1"))
+    job, loss = run.job, run.bare.eval()
+    run.train()
+    before = floors.words_loss(job, loss)  # type: ignore[arg-type]
+    found = floors.floor(job, loss)  # type: ignore[arg-type]
+    text = floors.text_counts(job)  # type: ignore[arg-type]
+    own = floors.label_counts(job, 31)  # type: ignore[arg-type]
+    rows = job.held_out  # type: ignore[attr-defined]
+    held = np.concatenate([example.layout.label.numpy() for row in rows for example in row])
+    held = held[held != IGNORE]
+    expected = []
+    for share in floors.SHARES:
+        mixed = (1 - share) * text / text.sum() + share * own / own.sum()
+        expected.append(-np.log(mixed[held]).mean())
+    assert found == pytest.approx(min(expected), abs=1e-4)
+    assert floors.words_loss(job, loss) == before, "the network predicts by itself again"  # type: ignore[arg-type]
+    assert 2.0 < found < np.log(31)
+
+
+def test_a_row_is_measured_with_its_five_grams_and_its_curve(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    changes = ["objective=next", "steps=3", "model.longest=40"]
+    Run(recipe(home, out, *changes)).train()
+    floors.measure([str(home / "recipe.toml"), *changes, f'out="{out}"'], 1, tmp_path, tmp_path / "r" / "next.json")
+    found = json.loads((tmp_path / "r" / "next.json").read_text())
+    assert found["five"] < 0.5 * found["floor"], "in this text every word has one successor"
+    assert [point[0] for point in found["curve"]] == [0, 3 * 4 * 40]
+    assert found["after"] == found["curve"][-1][1]
+
+
+def test_the_auc_of_a_detector_is_that_of_its_ranks(home: Path, tmp_path: Path) -> None:
+    run = Run(recipe(home, tmp_path, "objective=electra"))
+    loss = run.bare.eval()
+    assert isinstance(loss, ElectraLoss)
+    rows = next(run.job.batches(DataCursor()))[0]
+    with torch.no_grad():
+        chance = floors.detector_auc(loss, rows)
+        real = loss.model.scores
+        truth = {}
+
+        def knows(layout: object, head: str, at: torch.Tensor) -> torch.Tensor:
+            assert head == "detect"
+            return truth["changed"][at].float()[:, None]
+
+        original = floors.replaced
+
+        def spied(layout: object, sampled: torch.Tensor) -> object:
+            shown, changed = original(layout, sampled)  # type: ignore[arg-type]
+            truth["changed"] = changed + 0.001 * torch.rand(changed.shape)
+            return shown, changed
+
+        floors.replaced = spied  # type: ignore[assignment]
+        loss.model.scores = knows  # type: ignore[method-assign, assignment]
+        try:
+            assert floors.detector_auc(loss, rows) == pytest.approx(1.0)
+        finally:
+            floors.replaced = original
+            loss.model.scores = real  # type: ignore[method-assign]
+    assert 0.2 < chance < 0.8

@@ -1,0 +1,74 @@
+"""The description of the API: every error is in it, and requests made from it never break the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_cases import Service as Served
+from serve_cases import ServiceLimits, Sources, client, create_app, plain_folder, reader_folder, wait_until
+
+
+def test_every_route_names_its_errors_and_has_an_example(tmp_path: Path) -> None:
+    described = create_app(Served(Sources(readers={"x": str(tmp_path)}))).openapi()
+    for path, methods in described["paths"].items():
+        for method, route in methods.items():
+            assert route.get("summary") and "200" in route["responses"], path
+            if path.startswith("/v1/") and method == "post":
+                assert {"401", "413", "422", "500", "503"} <= set(route["responses"]), path
+                for status in set(route["responses"]) - {"200"}:
+                    example = route["responses"][status]["content"]["application/json"]["example"]
+                    assert set(example) == {"error", "error_type"}
+                given = route["requestBody"]["content"]
+                if "application/json" in given:
+                    assert "400" in route["responses"]
+                    name = given["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                    assert described["components"]["schemas"][name]["examples"], name
+
+
+def test_the_examples_of_the_description_work(tmp_path: Path) -> None:
+    plain = plain_folder(tmp_path / "plain")
+    made = Sources(readers={"tiny": reader_folder(tmp_path / "reader")}, fillers={"m": plain}, generators={"m": plain})
+    with client(made) as found:
+        described = found.get("/openapi.json").json()
+        for path in ("/v1/answer", "/v1/answer/batch", "/v1/answer/compare", "/v1/layout", "/v1/fill", "/v1/generate"):
+            given = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+            for example in described["components"]["schemas"][given.rpartition("/")[2]]["examples"]:
+                reply = found.post(path, json=example)
+                assert reply.status_code == 200, (path, reply.text)
+
+
+@pytest.mark.slow
+def test_requests_made_from_the_description_are_answered_as_described(tmp_path: Path) -> None:
+    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install schemathesis")
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+    from starlette.testclient import TestClient
+
+    plain = plain_folder(tmp_path / "plain")
+    made = Sources(readers={"tiny": reader_folder(tmp_path / "reader")}, fillers={"m": plain})
+    service = Served(made, ServiceLimits(seconds=20))
+    app = create_app(service)
+    with TestClient(app):
+        wait_until(lambda: service.status != "loading")
+        schema: Any = schemathesis.openapi.from_dict(app.openapi())
+        schema.app = app
+        checks = [schemathesis.checks.not_a_server_error, status_code_conformance, response_schema_conformance]
+        tried = 0
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            if operation.path in ("/v1/document", "/v1/generate") or operation.path.startswith("/v1/facts"):
+                continue  # processes and streams have tests of their own
+
+            @given(case=operation.as_strategy())
+            @settings(
+                max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )  # fmt: skip
+            def one(case: Any) -> None:
+                case.call_and_validate(app=app, checks=checks)
+
+            one()
+            tried += 1
+        assert tried >= 8
