@@ -20,23 +20,10 @@ from masquerade.reading.reader import Reader
 from masquerade.reading.shipped import SHIPPED
 from masquerade.text.tokenizer import Tokenizer
 
-TASKS = ("question-answering",)
 LONGEST, OVERLAP = 384, 128  # tokens of a window, and tokens that two windows share, unless said otherwise
 SPARE = 8  # spans for each answer: several may have the same characters, where tokens are blanks or parts of characters
 
 Found = dict[str, Any]  # score, start, end, answer
-
-
-def pipeline(task: str, model: str | Path | Model | Reader | None = None, **options: Any) -> QuestionAnswering:
-    """A callable that answers questions from contexts.
-
-    ``model`` is a folder or hub id of a checkpoint with a span head, a model of that kind, or a reader of Masquerade's
-    own; without it, the English or the Chinese reader that comes with Masquerade, as suits each question. ``options``
-    are defaults for the calls: those of ``Asking``.
-    """
-    if task not in TASKS:
-        raise MasqueradeError(f"There is no pipeline '{task}' here; there is {', '.join(TASKS)}.")
-    return QuestionAnswering(model, **options)
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,12 @@ class Asking:
 
 
 class QuestionAnswering:
-    """Questions and contexts in, dicts with ``score``, ``start``, ``end`` and ``answer`` out."""
+    """Questions and contexts in, dicts with ``score``, ``start``, ``end`` and ``answer`` out.
+
+    ``model`` is a folder or hub id of a checkpoint with a span head, a model of that kind, or a reader of Masquerade's
+    own; without it, the English or the Chinese reader that comes with Masquerade, as suits each question. ``options``
+    are defaults for the calls: those of ``Asking``.
+    """
 
     def __init__(self, model: str | Path | Model | Reader | None = None, **options: Any) -> None:
         self.asking = Asking().changed(options)
