@@ -116,8 +116,10 @@ class Writer:
         restored, since they depend on words that are not yet written."""
         template = self._template(settings.get("max_new"))
         ids, _ = self._source(template, self.prefix(task) if prefix is None else prefix, text, 1)
+        gamma = settings.pop("gamma", None) if mixture_of(self.model) is not None else None
         way, chosen = self._settled(method, 1, settings)
-        return stream(self.model, ids, way, frame=template.frame, **chosen)
+        with with_gamma(self.model, gamma):
+            yield from stream(self.model, ids, way, frame=template.frame, **chosen)
 
     def write_windows(self, text: str, method: str | Method | None = None, **settings: Any) -> WrittenText:
         """The texts for all windows of a source that is longer than the model, one after the other; the score is their
