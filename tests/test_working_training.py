@@ -30,6 +30,7 @@ from masquerade.memory.working.long_documents import (
 )
 from masquerade.memory.working.reasoners import MemoryClassifier
 from masquerade.memory.working.selection import WorkingMemory
+from masquerade.memory.working.tag_task import TagTask
 from masquerade.memory.working.training import MemoryTraining, TrainMemory
 from masquerade.training.checkpoints import Store
 from masquerade.training.loop import Run
@@ -190,6 +191,45 @@ def test_passes_alternate_between_judge_and_classifier(tmp_path: Path) -> None:
         rows, _ = next(stream)
         kinds.append("relevance" in rows[0][0].extra)
     assert kinds == ([True] * job.every + [False] * job.every) * 2
+
+
+def tagged(seed: int) -> dict[str, Any]:
+    text = long_text("rome", seed)
+    start = text.index("rome rome market")
+    return {"text": text, "entities": [{"kind": "city", "start": start, "end": start + 9}]}
+
+
+def test_only_the_tokens_of_a_part_are_tagged_and_others_can_be_hidden(tmp_path: Path) -> None:
+    train = write(tmp_path / "tags.jsonl", [tagged(seed) for seed in range(3)])
+    job = TrainMemory(recipe(tmp_path, task="tag", train=train))
+    job.kept = {}
+    networks = job.begin()
+    job.loss(networks)
+    model, labels = networks[""], networks[""].spec.labels
+    assert len(job.documents) > 6 and isinstance(job.task, TagTask)
+    known = 0
+    for number, document in enumerate(job.documents):
+        chosen = reasoner_blocks(document, 32)
+        reasoned = job.task.example(model, number, chosen)
+        layout, part = reasoned.example.layout, job.task.parts[number]
+        ids, label = layout.ids.tolist(), layout.label.tolist()
+        assert sum(each >= 0 for each in label) == sum(len(block.ids) for block in part.query)
+        for each, (start, end) in zip(chosen, reasoned.places, strict=True):
+            assert tuple(ids[start:end]) == part.others[each].ids and all(at < 0 for at in label[start:end])
+        words = [model.tokenizer.tokens([ids[at]])[0] for at, each in enumerate(label) if each > 0]
+        known += words == ["rome", "rome"] and [labels[each] for each in label if each > 0] == ["B-city", "I-city"]
+    assert known == 3
+    with torch.no_grad():
+        job.intervene(0, job.documents[0])
+
+
+def test_judge_and_task_model_need_one_vocabulary(tmp_path: Path) -> None:
+    job = TrainMemory(recipe(tmp_path))
+    job.kept, networks = {}, job.begin()
+    networks[""].tokenizer = networks[""].tokenizer.lowercased()
+    networks[""].tokenizer.backend.add_tokens(["more"])
+    with pytest.raises(MasqueradeError, match="different vocabularies"):
+        job.loss(networks)
 
 
 @pytest.mark.parametrize(

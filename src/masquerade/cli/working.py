@@ -8,9 +8,9 @@ from masquerade.cli.recipes import recipe_file
 
 @train.command("cogltx")
 def train_cogltx(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
-    """Train a judge of what is relevant in long documents, and a classifier or reader of what it keeps.
+    """Train a judge of what is relevant in long documents, and a classifier, reader or tagger of what it keeps.
 
-    Data: the formats of 'train classifier' or, with task=read, of 'train reader'.
+    Data: the formats of 'train classifier', with task=read of 'train reader', with task=tag of 'train tagger'.
 
     [dim]masquerade train cogltx cogltx start=bert train=train.jsonl held_out=dev.jsonl window=128[/dim]
     """

@@ -85,6 +85,18 @@ def even_lengths(lengths: Sequence[int], size: int = SIZE) -> list[int]:
     return found
 
 
+def block_groups(lengths: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Neighbouring blocks of these lengths in groups (first number, last number + 1) of up to ``most`` tokens, at least
+    a block."""
+    found, first, size = list[tuple[int, int]](), 0, 0
+    for number, length in enumerate(lengths):
+        if number > first and size + length > most:
+            found.append((first, number))
+            first, size = number, 0
+        size += length
+    return [*found, (first, len(lengths))] if lengths else []
+
+
 def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> list[Block]:
     """The blocks of a text; none for a text without tokens."""
     return list(each_block(tokenizer, text, size, number))

@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.memory.working.blocks import SIZE, Block, each_block
+from masquerade.memory.working.blocks import SIZE, Block, block_groups, each_block
 from masquerade.memory.working.judge import Judge
 from masquerade.memory.working.recall import TIMES, recall
 from masquerade.reading.lexical import K1, B
@@ -136,14 +136,8 @@ class WorkingMemory:
 
     def groups(self, text: str) -> list[tuple[int, int]]:
         """The blocks of a text in groups (first number, last number + 1) that are queries for the others: up to a third
-        of the judge's window, at least a block."""
-        found, first, size = list[tuple[int, int]](), 0, 0
-        for number, length in enumerate(self.blocks((text,)).lengths.tolist()):
-            if number > first and size + length > self.judge.window // 3:
-                found.append((first, number))
-                first, size = number, 0
-            size += length
-        return [*found, (first, len(self.blocks((text,))))]
+        of the judge's window."""
+        return block_groups(self.blocks((text,)).lengths.tolist(), self.judge.window // 3)
 
     def _select(self, texts: tuple[str, ...], asked: tuple[int, ...], held: Sequence[int], room: int) -> ShortText:
         """The blocks in ``held``, which are the query, and those that belong to the query ``asked``."""

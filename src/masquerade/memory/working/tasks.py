@@ -241,6 +241,3 @@ def _spans(record: QuestionRecord, number: int, blocks: Sequence[Block], tokeniz
                 found += [(before + inside[0], inside[-1] - inside[0] + 1)] if inside else []
         before += len(block.ids)
     return found
-
-
-TASKS: dict[str, type[ClassifyTask] | type[ReadTask]] = {"classify": ClassifyTask, "read": ReadTask}

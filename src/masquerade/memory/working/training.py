@@ -28,7 +28,8 @@ from masquerade.memory.working.long_documents import (
 )
 from masquerade.memory.working.recall import TIMES, compete
 from masquerade.memory.working.selection import WorkingMemory
-from masquerade.memory.working.tasks import TASKS
+from masquerade.memory.working.tag_task import TagTask
+from masquerade.memory.working.tasks import ClassifyTask, ReadTask
 from masquerade.nn.model import Model
 from masquerade.objectives.loss import Loss, TermLoss
 from masquerade.progress import progress_bar
@@ -37,13 +38,18 @@ from masquerade.training.loop import TrainingJob
 from masquerade.training.recipe import FineTuning
 
 RELEVANCE = ("given", "intervention")
+TASKS: dict[str, type[ClassifyTask] | type[ReadTask] | type[TagTask]] = {
+    "classify": ClassifyTask,
+    "read": ReadTask,
+    "tag": TagTask,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTraining(FineTuning):
     """A run over long documents: a judge from the encoder ``start``, and a task model."""
 
-    task: str = "classify"  # classify, or read
+    task: str = "classify"  # one of TASKS
     reasoner: str = ""  # the checkpoint of the task model: for reading a reader; empty: ``start``
     fixed: bool = False  # train the judge alone; the task model stays as it is
     relevance: str = "intervention"  # where labels of blocks come from: given, or intervention
@@ -124,6 +130,11 @@ class TrainMemory(TrainingJob):
         self.model, self.judge = networks[""], Judge(networks[FOLDER])
         if self.judge.window < self.recipe.window:
             raise MasqueradeError(f"The encoder reads {self.judge.window} tokens; lower 'window' to that.")
+        names = [each.tokens(range(len(each))) for each in (self.judge.tokenizer, self.model.tokenizer)]
+        if names[0] != names[1]:
+            raise MasqueradeError(
+                "The judge and the task model have different vocabularies; start both from the same checkpoint."
+            )
         self.documents = self.task.documents(self.judge, self.model)
         if not self.documents:
             raise MasqueradeError(
