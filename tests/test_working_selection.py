@@ -18,7 +18,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier
 from masquerade.labelling.tagger import Tagger
 from masquerade.layout import visible
-from masquerade.memory.working.blocks import Block
+from masquerade.memory.working.blocks import TextBlock
 from masquerade.memory.working.judge import Judge, new_judge, window_layout
 from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader, MemoryTagger
 from masquerade.memory.working.recall import Ids
@@ -109,9 +109,9 @@ def test_the_memory_of_a_long_text_is_bounded_by_its_size() -> None:
 @given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=9), min_size=1, max_size=12), st.data())
 def test_scores_of_blocks_are_those_of_an_index(ids: list[list[int]], data: st.DataObject) -> None:
     query = data.draw(st.lists(st.integers(0, 6), max_size=6))
-    blocks = TextBlocks(Block(tuple(each), 7 * n, 7 * n + 5, n % 2) for n, each in enumerate(ids))
+    blocks = TextBlocks(TextBlock(tuple(each), 7 * n, 7 * n + 5, n % 2) for n, each in enumerate(ids))
     assert list(blocks.scores(query)) == pytest.approx(LexicalIndex(ids).scores(query).tolist())
-    assert blocks[-1] == Block(tuple(ids[-1]), 7 * len(ids) - 7, 7 * len(ids) - 2, (len(ids) - 1) % 2)
+    assert blocks[-1] == TextBlock(tuple(ids[-1]), 7 * len(ids) - 7, 7 * len(ids) - 2, (len(ids) - 1) % 2)
     assert [block.ids for block in blocks] == [tuple(each) for each in ids]
 
 

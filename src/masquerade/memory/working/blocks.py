@@ -19,7 +19,7 @@ PART = 100_000  # characters of a text that are tokenized at once, so that long 
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """A part of a text: its token ids, and its first character and the one after its last."""
 
     ids: tuple[int, ...]
@@ -97,12 +97,12 @@ def block_groups(lengths: Sequence[int], most: int) -> list[tuple[int, int]]:
     return [*found, (first, len(lengths))] if lengths else []
 
 
-def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> list[Block]:
+def text_blocks(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> list[TextBlock]:
     """The blocks of a text; none for a text without tokens."""
     return list(each_block(tokenizer, text, size, number))
 
 
-def each_block(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> Iterator[Block]:
+def each_block(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 0) -> Iterator[TextBlock]:
     """The blocks of a text one after the other, so that a long text needs little memory. A line break after a token is
     its end of a line."""
     known = id_prices(tokenizer)
@@ -120,7 +120,7 @@ def each_block(tokenizer: Tokenizer, text: str, size: int = SIZE, number: int = 
         first = 0
         for last in cut(prices, size):
             start, stop = begin + places[first][0], begin + places[last - 1][1]
-            yield Block(tuple(ids[first:last]), start, stop, number)
+            yield TextBlock(tuple(ids[first:last]), start, stop, number)
             first = last
 
 

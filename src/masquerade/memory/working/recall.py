@@ -27,7 +27,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Recalled:
+class RecalledBlocks:
     """The blocks in memory, in the order of the text, with their last scores together."""
 
     kept: tuple[int, ...]
@@ -84,7 +84,7 @@ def recall(
     blocks: Sequence[Ids],
     window: int,
     times: Sequence[int] = TIMES,
-) -> Recalled:
+) -> RecalledBlocks:
     """The blocks that belong into a window of ``window`` tokens with a query. Query and blocks are ids that end with
     their separators. A round judges all blocks behind those in memory, fills the window with the best, judges the
     window as a whole, and keeps ``times[round]`` more than before; the last round keeps the full window."""
@@ -115,7 +115,7 @@ def recall(
         if last:
             break
     size = window - room + sum(lengths[number] for number in held)
-    return Recalled(tuple(held), tuple(scores), size, tuple(rounds))
+    return RecalledBlocks(tuple(held), tuple(scores), size, tuple(rounds))
 
 
 def _merged(query: Sequence[Ids], blocks: Sequence[Ids], held: Sequence[int]) -> list[Ids]:

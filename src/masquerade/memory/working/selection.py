@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.memory.working.blocks import SIZE, Block, block_groups, each_block
+from masquerade.memory.working.blocks import SIZE, TextBlock, block_groups, each_block
 from masquerade.memory.working.judge import Judge
 from masquerade.memory.working.recall import TIMES, recall
 from masquerade.reading.lexical import K1, B
@@ -27,7 +27,7 @@ BETWEEN = "\n"  # stands between two pieces that were not neighbours
 class ShortText:
     """The kept blocks of one text or several as one text."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[TextBlock, ...]
     scores: tuple[float, ...]  # of the judge, for all blocks together; empty where everything fits
     pieces: tuple[tuple[int, int, int], ...]  # (number of the text, start, end): neighbouring blocks are one piece
     text: str
@@ -49,10 +49,10 @@ class ShortText:
         return number, start + shift, min(end + shift, last)
 
 
-class TextBlocks(Sequence[Block]):
+class TextBlocks(Sequence[TextBlock]):
     """The blocks of texts in flat arrays, 4 bytes a token and 20 a block; and which of them to judge for a query."""
 
-    def __init__(self, blocks: Iterable[Block]) -> None:
+    def __init__(self, blocks: Iterable[TextBlock]) -> None:
         ids, rows = array("i"), array("i")
         for block in blocks:
             ids.extend(block.ids)
@@ -65,16 +65,16 @@ class TextBlocks(Sequence[Block]):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, index: int) -> Block: ...
+    def __getitem__(self, index: int) -> TextBlock: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Block]: ...
+    def __getitem__(self, index: slice) -> list[TextBlock]: ...
 
-    def __getitem__(self, index: int | slice) -> Block | list[Block]:
+    def __getitem__(self, index: int | slice) -> TextBlock | list[TextBlock]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         last, start, end, text = self.rows[index].tolist()
-        return Block(tuple(self.ids[last - int(self.lengths[index]) : last].tolist()), start, end, text)
+        return TextBlock(tuple(self.ids[last - int(self.lengths[index]) : last].tolist()), start, end, text)
 
     def scores(self, query: Sequence[int]) -> NDArray[np.float64]:
         """The BM25 score of each block for a query's ids, as of ``LexicalIndex``, by single tokens and pairs of
@@ -156,7 +156,7 @@ class WorkingMemory:
 
 
 def short_text(
-    texts: Sequence[str], blocks: Sequence[Block], kept: Sequence[int], scores: Sequence[float], judged: int
+    texts: Sequence[str], blocks: Sequence[TextBlock], kept: Sequence[int], scores: Sequence[float], judged: int
 ) -> ShortText:
     """Some blocks as one text. Neighbours keep what stands between them."""
     pieces, before = list[tuple[int, int, int]](), -2

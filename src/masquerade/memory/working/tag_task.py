@@ -14,7 +14,7 @@ from masquerade.labelling.records import Tagged, read_tagged
 from masquerade.labelling.scores import entity_scores
 from masquerade.labelling.tagger import Tagger, TagWindow, labelled, tag_names
 from masquerade.labelling.training import with_labels
-from masquerade.memory.working.blocks import Block, block_groups, text_blocks
+from masquerade.memory.working.blocks import TextBlock, block_groups, text_blocks
 from masquerade.memory.working.judge import Judge
 from masquerade.memory.working.long_documents import LongDocument
 from masquerade.memory.working.reasoners import MemoryTagger
@@ -32,8 +32,8 @@ class TagPart:
     """Some neighbouring blocks of a text, which are tagged, and its other blocks."""
 
     record: Tagged
-    query: Sequence[Block]
-    others: Sequence[Block]
+    query: Sequence[TextBlock]
+    others: Sequence[TextBlock]
 
 
 class TagTask(Task):
@@ -57,7 +57,7 @@ class TagTask(Task):
 
     def documents(self, judge: Judge, model: Model) -> list[LongDocument]:
         self.parts, found = list[TagPart](), []
-        nothing = Block((judge.tokenizer.special("unk"),), 0, 0)  # stands for the others of a text of one part
+        nothing = TextBlock((judge.tokenizer.special("unk"),), 0, 0)  # stands for the others of a text of one part
         for record in self.train:
             blocks = text_blocks(judge.tokenizer, record.text, self.recipe.block)
             for first, last in block_groups([len(block.ids) for block in blocks], judge.window // 3):

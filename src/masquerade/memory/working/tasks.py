@@ -20,7 +20,7 @@ from masquerade.labelling.predict import predict, under_own_mask
 from masquerade.labelling.records import read_classified
 from masquerade.labelling.training import check_labels, class_example, class_targets, new_classifier
 from masquerade.layout import join
-from masquerade.memory.working.blocks import Block, text_blocks
+from masquerade.memory.working.blocks import TextBlock, text_blocks
 from masquerade.memory.working.judge import Judge
 from masquerade.memory.working.long_documents import LongDocument
 from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader
@@ -80,7 +80,7 @@ class Task(ABC):
         return [mean_loss(loss, [[example]], 1)["held_out"] for example in examples]
 
 
-def best_blocks(blocks: Sequence[Block], words: Sequence[int], most: int) -> list[int]:
+def best_blocks(blocks: Sequence[TextBlock], words: Sequence[int], most: int) -> list[int]:
     """The relevance that training begins with: 1 for the blocks that share most words with a text, or for the first
     block where none does."""
     scores = LexicalIndex([block.ids for block in blocks]).scores(words)
@@ -88,7 +88,7 @@ def best_blocks(blocks: Sequence[Block], words: Sequence[int], most: int) -> lis
     return [int(number in best) for number in range(len(blocks))]
 
 
-def long_document(judge: Judge, query: str, blocks: Sequence[Block], relevance: list[int]) -> LongDocument:
+def long_document(judge: Judge, query: str, blocks: Sequence[TextBlock], relevance: list[int]) -> LongDocument:
     """A document as a judge reads it."""
     closed = [judge.closed(block.ids) for block in blocks]
     return LongDocument(judge.query(query), closed, relevance, [0.0] * len(closed))
@@ -112,10 +112,10 @@ class ClassifyTask(Task):
         return new_classifier(load(self.recipe.reasoner or self.recipe.start), self.recipe, self.train)
 
     def documents(self, judge: Judge, model: Model) -> list[LongDocument]:
-        self.targets, self.blocks, found = class_targets(model, self.recipe, self.train), list[list[Block]](), []
+        self.targets, self.blocks, found = class_targets(model, self.recipe, self.train), list[list[TextBlock]](), []
         for record in self.train:
             blocks = text_blocks(judge.tokenizer, record.text, self.recipe.block)
-            blocks = blocks or [Block((judge.tokenizer.special("unk"),), 0, 0)]
+            blocks = blocks or [TextBlock((judge.tokenizer.special("unk"),), 0, 0)]
             words = _WORD_MARKS.sub(" ", " ".join(record.labels if self.recipe.several else [str(record.label)]))
             relevance = best_blocks(blocks, judge.tokenizer.encode(words), self.recipe.first)
             self.blocks.append(blocks)
@@ -175,7 +175,7 @@ class ReadTask(Task):
     def documents(self, judge: Judge, model: Model) -> list[LongDocument]:
         self.sizes = Settings.of(model).layout(model)
         self.questions = self.sizes.questions(model.tokenizer, [record.question for record in self.train])
-        cut, self.blocks, found = dict[str, list[Block]](), list[list[Block]](), []
+        cut, self.blocks, found = dict[str, list[TextBlock]](), list[list[TextBlock]](), []
         for record in self.train:
             number = next(number for number, spans in enumerate(record.spans) if spans)
             text = record.passages[number]
@@ -223,13 +223,15 @@ def places_of(parts: Sequence[Sequence[int]], first: int) -> tuple[tuple[int, in
     return tuple(found)
 
 
-def _answering(record: QuestionRecord, number: int, blocks: Sequence[Block]) -> list[int]:
+def _answering(record: QuestionRecord, number: int, blocks: Sequence[TextBlock]) -> list[int]:
     """1 for the blocks that have an answer, or a part of one."""
     spans = [(gold.start, gold.start + len(gold.text)) for gold in record.spans[number]]
     return [int(any(block.start < end and start < block.end for start, end in spans)) for block in blocks]
 
 
-def _spans(record: QuestionRecord, number: int, blocks: Sequence[Block], tokenizer: Tokenizer) -> list[tuple[int, int]]:
+def _spans(
+    record: QuestionRecord, number: int, blocks: Sequence[TextBlock], tokenizer: Tokenizer
+) -> list[tuple[int, int]]:
     """The answers that stand whole in one of the blocks, as (start, length) in the joined tokens of the blocks."""
     found, before = list[tuple[int, int]](), 0
     for block in blocks:
