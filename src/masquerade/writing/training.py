@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from masquerade.checkpoints.vocabulary import keep_tokens
+from masquerade.data.examples import Example
 from masquerade.data.packing import DataCursor, Row, packed
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
@@ -243,7 +244,7 @@ class TrainWriter(TrainingJob):
             batches += [pool[first : first + batch] for first in range(0, len(pool), batch)]
         return [batches[number] for number in rng.permutation(len(batches))]
 
-    def _example(self, number: int, epoch: int) -> Any:
+    def _example(self, number: int, epoch: int) -> Example:
         rng = rng_for(self.recipe.seed, epoch, number)
         return self.layouts.example(self.sources[number].tolist(), self.targets[number].tolist(), rng)
 
