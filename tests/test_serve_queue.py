@@ -102,23 +102,26 @@ def test_without_batching_jobs_run_alone() -> None:
     scheduled(test, batching=False)
 
 
-def test_a_short_job_passes_a_long_one_that_does_not_wait_for_ever() -> None:
-    async def test(scheduler: Scheduler) -> None:
-        group, tasks = Recorder(seconds=0.02), list[asyncio.Task[Any]]()
+def test_a_short_job_passes_a_long_one_that_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("masquerade.serve.scheduler.time.monotonic", lambda: clock[0])
 
-        async def begin(name: str, tokens: int) -> None:
+    async def test() -> None:
+        scheduler, group = Scheduler(ServiceLimits(), Metrics(), batching=False), Recorder()  # it has not been started
+        tasks = list[asyncio.Task[Any]]()
+        # 4,000 tokens take 0.2 seconds at the rate of the start, so that what comes 0.3 seconds later has to wait
+        for name, tokens, later in (("long", 4000, 0.1), ("short", 10, 0.2), ("late", 10, 0.0), ("later", 10, 0.0)):
             tasks.append(asyncio.create_task(scheduler.submit(Connection(), [group], [name], [tokens])))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            clock[0] += later
+        order = [job.payload for _ in range(4) for job in scheduler._take()]
+        assert order == ["short", "long", "late", "later"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        scheduler.thread.shutdown()
 
-        await begin("first", 10)
-        await begin("long", 3000)  # 0.15 seconds at the rate of the start
-        for number in range(40):  # more than can be run, so that some always wait
-            await begin(f"short {number}", 10)
-        await asyncio.gather(*tasks)
-        order = [payload for batch in group.ran for payload in batch]
-        assert order.index("short 0") < order.index("long") < order.index("short 39") - 3
-
-    scheduled(test, batching=False)
+    asyncio.run(test())
 
 
 def test_one_bad_text_spoils_no_other() -> None:
@@ -168,22 +171,23 @@ def test_a_request_whose_client_has_gone_is_not_run_and_one_that_takes_too_long_
 
 def test_a_stream_goes_on_between_batches() -> None:
     async def test(scheduler: Scheduler) -> None:
-        def pieces() -> Iterator[int]:
-            for number in range(20):
-                time.sleep(0.005)
-                yield number
+        group, found = Recorder(), list[int]()
 
-        group, found = Recorder(seconds=0.005), list[int]()
-        stream = await scheduler.stream(Connection(), pieces, 20)
+        def pieces() -> Iterator[int]:
+            number, end = 0, time.monotonic() + 20
+            while not group.ran and time.monotonic() < end:  # until the batch has run in between
+                time.sleep(0.002)
+                yield number
+                number += 1
+
+        stream = await scheduler.stream(pieces, 20)
         ended = asyncio.create_task(_all(stream, found))
         await asyncio.sleep(0.02)
-        start = time.monotonic()
         assert await scheduler.submit(Connection(), [group], ["a"], [1]) == ["a!"]
-        assert time.monotonic() - start < 0.09 and len(found) < 20  # it did not wait for the end of the stream
-        await ended
-        assert found == list(range(20)) and scheduler.tokens == 0
+        await asyncio.wait_for(ended, 10)
+        assert found == list(range(len(found))) and scheduler.tokens == 0
         with pytest.raises(MasqueradeError):
-            await scheduler.stream(Connection(), lambda: Recorder().run(["bad"]), 1)
+            await scheduler.stream(lambda: iter(Recorder().run(["bad"])), 1)
         assert scheduler.tokens == 0
 
     scheduled(test)

@@ -22,6 +22,7 @@ from masquerade.nn.model import Model
 from masquerade.reading.lexical import WindowIndex
 from masquerade.reading.reader import Reader
 from masquerade.reading.shipped import LANGUAGES, shipped
+from masquerade.serve.answering import common_folder
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
 from masquerade.serve.limits import ServiceLimits
@@ -97,6 +98,7 @@ class ServedModels:
             if self.readers:
                 usual = next(iter(self.readers.values()))
                 self.collections[name].readers |= {key: self.readers.get(key, usual) for key in LANGUAGES}
+        self.folders = {name: common_folder(base) for name, base in self.collections.items()}
         if sources.shared_weights:
             for model in self._networks():
                 share_weights(model, Path(sources.shared_weights).expanduser())

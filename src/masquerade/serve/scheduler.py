@@ -58,7 +58,7 @@ class Stream:
 
     pieces: Iterator[Any]
     out: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    wanted: bool = False  # whether it goes on
+    wanted: bool = True  # whether it goes on
 
 
 _END = object()
@@ -128,24 +128,18 @@ class Scheduler:
                 job.future.cancel()
             await asyncio.gather(gone, results, return_exceptions=True)
 
-    async def stream(self, request: Request, start: Callable[[], Iterator[Any]], tokens: int) -> AsyncIterator[Any]:
+    async def stream(self, start: Callable[[], Iterator[Any]], tokens: int) -> AsyncIterator[Any]:
         """The pieces of an iterator that runs in the thread of the models, between batches."""
         if len(self._streams) >= self.limits.streams:
             raise self._full()
         self._admit(tokens)
-        stream = Stream(iter(()))
+        return self._pieces(Stream(await self.call(start)), tokens)
+
+    async def _pieces(self, stream: Stream, tokens: int) -> AsyncIterator[Any]:
+        """The pieces of a stream, which goes on while they are asked for."""
         self._streams.append(stream)
         self._count(tokens)
         self.metrics.streams.set(len(self._streams))
-        try:
-            stream.pieces = await self.call(start)
-        except BaseException:
-            self._finish(stream, tokens)
-            raise
-        return self._pieces(request, stream, tokens)
-
-    async def _pieces(self, request: Request, stream: Stream, tokens: int) -> AsyncIterator[Any]:
-        stream.wanted = True
         self._wake.set()
         try:
             async with asyncio.timeout(self.limits.seconds):
@@ -158,13 +152,10 @@ class Scheduler:
                 504, "timeout", f"The time limit of {self.limits.seconds:g} seconds was reached."
             ) from None
         finally:
-            self._finish(stream, tokens)
-
-    def _finish(self, stream: Stream, tokens: int) -> None:
-        stream.wanted = False
-        self._streams.remove(stream)
-        self._count(-tokens)
-        self.metrics.streams.set(len(self._streams))
+            stream.wanted = False
+            self._streams.remove(stream)
+            self._count(-tokens)
+            self.metrics.streams.set(len(self._streams))
 
     def _admit(self, tokens: int) -> None:
         """Refuse more tokens than the queue may hold."""

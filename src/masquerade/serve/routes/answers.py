@@ -19,7 +19,6 @@ from masquerade.serve.answering import (
     CollectionGroup,
     ReaderGroup,
     SearchGroup,
-    common_folder,
     plain_found,
 )
 from masquerade.serve.failures import ServiceError, documented, too_many
@@ -89,7 +88,7 @@ async def search(body: SearchRequest, request: Request) -> SearchReply:
     base = service.models.collections[name]
     filters = Filters(title=body.title, language=body.language)
     found = await service.run(request, SearchGroup(name, base), (body.query, body.k, filters), 16)
-    folder = await service.scheduler.call(lambda: common_folder(base))
+    folder = service.models.folders[name]
     passages = [plain_found(each, folder) for each in found]
     return SearchReply.model_validate({"passages": passages, "milliseconds": _milliseconds(start)})
 
@@ -152,7 +151,7 @@ async def _from_collection(service: Service, request: Request, body: AnswerReque
     _check_question(service, tokens)
     group = CollectionGroup(name, body.k, body.n_best, body.vote, base, service.metrics)
     reply: CitedReply = await service.run(request, group, body.question, tokens + 256 * body.k)
-    folder = await service.scheduler.call(lambda: common_folder(base))
+    folder = service.models.folders[name]
 
     def place(cited: Any) -> dict[str, Any]:
         where: dict[str, int | None] = {"passage": None, "start": None, "end": None}

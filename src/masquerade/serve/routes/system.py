@@ -55,10 +55,11 @@ async def metrics(request: Request) -> Response:
 async def models(request: Request) -> ModelsReply:
     """Models, collections and knowledge bases by name, decoders, masks and limits."""
     service = service_of(request)
+    loaded = service.models
     limits = {name: float(value) for name, value in asdict(service.limits).items()}
     constructors = {name: usual for name, (usual, _, _) in EXAMPLES.items()}
     return ModelsReply(
-        version=__version__, models=await service.scheduler.call(lambda: _models(service.models)),
+        version=__version__, models=await service.scheduler.call(lambda: _models(loaded)),
         decoders=list(DECODERS), methods=list(DECODING_METHODS), constructors=constructors, limits=limits,
     )  # fmt: skip
 

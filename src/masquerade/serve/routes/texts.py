@@ -152,7 +152,7 @@ async def generate(body: GenerateRequest, request: Request) -> StreamingResponse
     def start() -> Iterator[str]:
         return stream(model, body.prompt, body.method, max_new=body.max_new, **settings)
 
-    pieces = await service.scheduler.stream(request, start, tokens)
+    pieces = await service.scheduler.stream(start, tokens)
     return StreamingResponse(_events(pieces, name), media_type="text/event-stream")
 
 

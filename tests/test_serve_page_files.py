@@ -1,0 +1,25 @@
+"""The files of the page: words in both languages, nothing from outside, no HTML made of strings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def test_every_word_is_there_in_both_languages() -> None:
+    folder = Path(__file__).parents[1] / "src/masquerade/serve/page"
+    words = (folder / "words.js").read_text(encoding="utf-8")
+    english, chinese = words[words.index("  en: {") : words.index("  zh: {")], words[words.index("  zh: {") :]
+    keys = [set(re.findall(r'(?:^|[ {,])"?([\w.]+)"?: "', part)) for part in (english, chinese.split("\nexport")[0])]
+    assert keys[0] - {"en"} == keys[1] - {"zh"}
+    used = {name for file in folder.glob("*.js") for name in re.findall(r'\bt\("([\w.]+)"\)', file.read_text())}
+    used |= set(re.findall(r'data-t="(\w+)"', (folder / "index.html").read_text()))
+    assert used <= keys[0]
+
+
+def test_the_page_asks_for_nothing_outside_and_makes_no_html_of_strings() -> None:
+    folder = Path(__file__).parents[1] / "src/masquerade/serve/page"
+    for file in folder.iterdir():
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text and "https:" not in text, file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), file.name
