@@ -1,9 +1,9 @@
 """The figures of long texts in docs/working-memory.md: asked and classified with CogLTX and without.
 
-    python scripts/working_results.py OUT --reading READING --shared SHARED [--stages judge,read,news,plot] [--reader …]
+    python scripts/working_results.py OUT --reading READING --shared SHARED [--stages judge,read,news,ten,plot] [--reader …]
 
 READING is the output of scripts/reading_data.py (en-train.jsonl, en-test-amazon.jsonl, en-test-wiki.jsonl); SHARED has
-longtext/. What is done is not done again; trained models resume. Prints Markdown, and writes OUT/results.json and, as
+longtext/ and lm/. What is done is not done again; trained models resume. Prints Markdown, and writes OUT/results.json and, as
 the stage plot, OUT/lengths.png.
 """
 
@@ -24,7 +24,7 @@ from masquerade.data.rng import rng_for
 from masquerade.files import write_text
 from masquerade.labelling.classifier import Classifier
 from masquerade.labelling.training import TrainClassifier
-from masquerade.memory.working.judge import Judge
+from masquerade.memory.working.judge import Judge, new_judge
 from masquerade.memory.working.reasoners import MemoryReader
 from masquerade.memory.working.selection import WorkingMemory, short_text
 from masquerade.memory.working.training import MemoryTraining, TrainMemory
@@ -241,6 +241,25 @@ def classify_news(options: argparse.Namespace) -> None:
     measured(options.out, "news-cogltx", cogltx)
 
 
+def select_from_ten_megabytes(options: argparse.Namespace) -> None:
+    """Time and peak memory of what is kept of 10 MB of Wikipedia for a question."""
+
+    def make() -> dict[str, Any]:
+        articles, size = list[str](), 0
+        for record in read_records(str(options.shared / "lm" / "enwiki.jsonl")):
+            articles.append(str(record["text"]))
+            size += len(articles[-1])
+            if size > 10_000_000:
+                break
+        folder = options.out / "judge"
+        judge = Judge.load(folder) if folder.is_dir() else Judge(new_judge(load(options.reader), 512))
+        question = "Who was the first person to climb the mountain?"
+        short = WorkingMemory(judge).select(question, "\n".join(articles)[:10_000_000], 440)
+        return {"blocks": short.total, "judged": short.judged, "kept": len(short.blocks)}
+
+    measured(options.out, "ten-megabytes", make)
+
+
 def plot(options: argparse.Namespace) -> None:
     """F1 and time of a question against the length of the text, a panel for each set."""
     from matplotlib.figure import Figure
@@ -269,6 +288,7 @@ STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "judge": train_judge,
     "read": read_long,
     "news": classify_news,
+    "ten": select_from_ten_megabytes,
     "plot": plot,
 }
 
