@@ -1,10 +1,10 @@
 """The figures of long texts in docs/working-memory.md: asked and classified with CogLTX and without.
 
-    python scripts/working_results.py OUT --reading READING --shared SHARED [--stages judge,read,news,ten,plot] [--reader …]
+    python scripts/working_results.py OUT --reading READING --shared SHARED [--stages judge,read,news,ten,plot]
 
 READING is the output of scripts/reading_data.py (en-train.jsonl, en-test-amazon.jsonl, en-test-wiki.jsonl); SHARED has
-longtext/ and lm/. What is done is not done again; trained models resume. Prints Markdown, and writes OUT/results.json and, as
-the stage plot, OUT/lengths.png.
+longtext/ and lm/. What is done is not done again; trained models resume. Prints Markdown, and writes OUT/results.json
+and, as the stage plot, OUT/lengths.png.
 """
 
 from __future__ import annotations
