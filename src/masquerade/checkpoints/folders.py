@@ -23,6 +23,7 @@ from masquerade.text.tokenizer import Tokenizer
 
 PRETRAINED = ("lm", "pair", "detect", "boundary")  # heads recognised by their weights alone
 DPR = ("DPRQuestionEncoder", "DPRContextEncoder")  # read as the BERTs that they are, and saved as such
+REALM = "RealmEmbedder"  # a BERT too; masquerade.Encoder has its projection
 HUB_FILES = ("*.json", "*.txt", "*.model")
 
 
@@ -95,7 +96,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
     if not found:
         raise CheckpointError(f"{folder} holds no config.json (or bert_config.json); is it a model's folder?")
     config = read_json(found[0])
-    if (config.get("architectures") or [""])[0] in DPR:  # a BERT under other names
+    if (config.get("architectures") or [""])[0] in (*DPR, REALM):  # a BERT under other names
         config |= {"model_type": "bert", "architectures": ["BertModel"]}
     return config
 

@@ -170,3 +170,19 @@ def train_encoder(recipe: RecipeName, changes: Changes = None, resume: Resume = 
     from masquerade.training.recipe import read_recipe
 
     Run(TrainEncoder(read_recipe(recipe_file(recipe), EncoderTraining, changes or [])), resume).train()
+
+
+@train.command("realm")
+def train_realm(recipe: RecipeName, changes: Changes = None, resume: Resume = False) -> None:
+    """Train REALM: a reader and the retriever of a collection learn together, from texts or from questions.
+
+    [dim]masquerade train realm realm start=bert kb=kb train=articles.jsonl out=runs/realm[/dim]
+    [dim]masquerade train realm realm task=answers start=runs/realm kb=kb train=questions.jsonl out=runs/realm-qa[/dim]
+    [dim]masquerade ask "Who signed it?" --kb kb --rag runs/realm-qa[/dim]
+    """
+    from masquerade.cli.recipes import recipe_file
+    from masquerade.memory.retrieval.realm_training import RealmTraining, TrainRealm
+    from masquerade.training.loop import Run
+    from masquerade.training.recipe import read_recipe
+
+    Run(TrainRealm(read_recipe(recipe_file(recipe), RealmTraining, changes or [])), resume).train()

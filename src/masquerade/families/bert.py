@@ -57,6 +57,7 @@ IGNORED = (
     r"embeddings\.position_ids",
     r"cls\.predictions\.(decoder\.weight|decoder\.bias|bias)",
     r"cls\.pair_target_predictions\.decoder\.weight",
+    r"cls\.(dense|LayerNorm)\.(weight|bias)",  # the projection of a RealmEmbedder
 )
 
 

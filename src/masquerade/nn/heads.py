@@ -112,6 +112,22 @@ class Copy(nn.Module):
         return out
 
 
+class SpanMlp(nn.Module):
+    """REALM's score of a span: a multilayer perceptron over the states of its first and its last token."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.first = nn.Linear(spec.width, spec.width)  # both together are one layer over the two states side by side
+        self.last = nn.Linear(spec.width, spec.width, bias=False)
+        self.norm = norm(spec)
+        self.out = nn.Linear(spec.width, 1)
+
+    def forward(self, first: Tensor, last: Tensor) -> Tensor:
+        """States of the first and of the last tokens of m spans, each (m, width) → (m,)"""
+        out: Tensor = self.out(self.norm(F.relu(self.first(first) + self.last(last))))
+        return out[..., 0]
+
+
 class Activation(nn.Module):
     """An activation as a module."""
 
@@ -140,6 +156,7 @@ MAKERS: dict[str, Callable[[Spec], nn.Module]] = {
     "detect": _detector,
     "tag": lambda spec: nn.Linear(spec.width, len(spec.labels)),
     "span": lambda spec: nn.Linear(spec.width, 2),
+    "spans": SpanMlp,
     "copy": Copy,
     "classify": _classifier,
     "pair": lambda spec: nn.Linear(spec.width, 2),

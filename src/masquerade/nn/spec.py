@@ -15,7 +15,7 @@ NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
 RECURRENT = ("lstm", "gru", "mixture")
 SOURCE_SCORES = ("dot", "additive")
-HEADS = ("lm", "boundary", "detect", "tag", "span", "copy", "classify", "pair")
+HEADS = ("lm", "boundary", "detect", "tag", "span", "spans", "copy", "classify", "pair")
 
 
 @dataclass(frozen=True)

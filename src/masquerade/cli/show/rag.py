@@ -1,4 +1,4 @@
-"""What ``ask --kb --rag`` prints."""
+"""What ``ask --kb --rag`` prints: the answers of RAG and of REALM."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from masquerade.checkpoints.folders import locate
 from masquerade.cli.show.collections import asked_or_typed
 from masquerade.cli.show.output import print_json
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
 from masquerade.memory.retrieval.rag import Rag
+from masquerade.memory.retrieval.realm import Realm
+from masquerade.memory.retrieval.realm_loss import RETRIEVER
 
 
 def write_from(question: str | None, folder: Path, run: str, copies: int, trace: bool, as_json: bool) -> None:
-    """Print the texts that RAG writes for a question; without a question, for those that are typed."""
+    """Print what RAG or REALM answers to a question; without a question, to those that are typed."""
     with KnowledgeBase.open(folder) as kb:
-        rag = Rag.load(run, kb)
+        trained = _loaded(run, kb)
         for each in asked_or_typed(question):
-            answers = rag.answer(each, copies=copies)
+            answers = trained.answer(each, copies=copies)
             passages = answers[0].passages
             if as_json:
                 places = [{**found.plain(), "probability": share} for found, share in passages]
@@ -38,3 +41,8 @@ def write_from(question: str | None, folder: Path, run: str, copies: int, trace:
                 for found, share in passages:
                     table.add_row(Text(found.document.cite(0)), f"{share:.3f}")
                 Console(stderr=True, highlight=False).print(table)
+
+
+def _loaded(run: str, kb: KnowledgeBase) -> Rag | Realm:
+    """A run of RAG, or of REALM."""
+    return Realm.load(run, kb) if (locate(run) / RETRIEVER).is_dir() else Rag.load(run, kb)

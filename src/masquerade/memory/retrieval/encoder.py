@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from masquerade.checkpoints.folders import load, locate
+from masquerade.checkpoints.folders import REALM, load, locate
+from masquerade.checkpoints.weights import read_weights
 from masquerade.errors import MasqueradeError
+from masquerade.files import read_json
 from masquerade.layout import PADDING, Layout
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.nn.model import Model
 
 TOKENS = 1024  # tokens that go through the network at once; on CPUs more of them leave the cache and are slower
+TRAINED = 4096  # the same with gradients
 
 NAMED = {  # short names of published encoders: the hub id, and what its own files do not say
     "minilm": ("sentence-transformers/all-MiniLM-L6-v2", {}),
@@ -31,10 +34,17 @@ NAMED = {  # short names of published encoders: the hub id, and what its own fil
 class Encoder:
     """A network with a pooling: texts in, vectors out."""
 
-    def __init__(self, model: Model, pooling: Pooling | None = None, source: str = "") -> None:
+    def __init__(
+        self,
+        model: Model,
+        pooling: Pooling | None = None,
+        source: str = "",
+        projection: Projection | None = None,
+    ) -> None:
         if model.decoder is not None or model.spec.between:
             raise MasqueradeError("Sentence vectors need a plain encoder such as BERT, without a decoder or a fork.")
         self.model, self.pooling, self.source = model.eval(), pooling or Pooling(), source
+        self.projection = projection
         room = model.spec.longest - model.spec.position_offset or 512  # relative positions have no end
         self.longest = min(self.pooling.longest or room, room)
 
@@ -45,18 +55,20 @@ class Encoder:
         name, further = NAMED.get(str(source), (str(source), {}))
         folder = locate(name)
         pooling = replace(Pooling.load(folder if folder.is_dir() else folder.parent), **{**further, **settings})
-        return Encoder(load(folder), pooling, str(folder) if Path(name).exists() else str(source))
+        named = str(folder) if Path(name).exists() else str(source)
+        return Encoder(load(folder), pooling, named, Projection.load(folder))
 
     @property
     def width(self) -> int:
         """The size of a vector."""
-        return self.model.spec.width
+        return self.model.spec.width if self.projection is None else self.projection.dense.out_features
 
     def fingerprint(self) -> str:
         """A hash of the weights, the vocabulary and the pooling: vectors of equal fingerprints can be compared."""
         made = hashlib.blake2b(repr(sorted(asdict(self.pooling).items())).encode(), digest_size=12)
         made.update(self.model.tokenizer.backend.to_str().encode())
-        for name, weight in self.model.state_dict().items():
+        projected = {} if self.projection is None else self.projection.state_dict(prefix="projection.")
+        for name, weight in {**self.model.state_dict(), **projected}.items():
             made.update(name.encode())
             made.update(weight.detach().cpu().contiguous().numpy().data)
         return made.hexdigest()
@@ -82,8 +94,39 @@ class Encoder:
 
     def _vectors(self, texts: Sequence[tuple[list[int], list[int]]]) -> Tensor:
         """The vectors of a group of texts, given as ids and segments: (n, width)"""
-        layout = text_layout(texts, self.model.spec.pad).to(self.model.device)
-        return sentence_vectors(self.model, layout, self.pooling).float().cpu()
+        return self.vectors(text_layout(texts, self.model.spec.pad).to(self.model.device)).float().cpu()
+
+    def vectors(self, layout: Layout) -> Tensor:
+        """The vectors of texts that are laid out one a row: (n, longest) → (n, width)"""
+        if self.projection is None or self.model.pooler is None:
+            return sentence_vectors(self.model, layout, self.pooling)
+        out: Tensor = self.projection(self.model.pooler(self.model.hidden(layout, at=layout.first)))
+        return out
+
+
+class Projection(nn.Module):
+    """The layer behind REALM's embedders, which makes their vectors narrow."""
+
+    def __init__(self, weights: Mapping[str, Tensor], epsilon: float) -> None:
+        super().__init__()
+        narrow, wide = weights["cls.dense.weight"].shape
+        self.dense, self.norm = nn.Linear(wide, narrow), nn.LayerNorm(narrow, eps=epsilon)
+        for part, name in ((self.dense, "cls.dense"), (self.norm, "cls.LayerNorm")):
+            part.load_state_dict({kind: weights[f"{name}.{kind}"].float() for kind in ("weight", "bias")})
+        self.requires_grad_(False)
+
+    @staticmethod
+    def load(folder: Path) -> Projection | None:
+        """That of a RealmEmbedder's folder; None for other models."""
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+        if (config.get("architectures") or [""])[0] != REALM:
+            return None
+        return Projection(read_weights(folder), float(config.get("layer_norm_eps", 1e-12)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, width) → (n, narrow)"""
+        out: Tensor = self.norm(self.dense(x))
+        return out
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -118,3 +161,14 @@ def sentence_vectors(model: Model, layout: Layout, pooling: Pooling) -> Tensor:
         states = model.hidden(layout)  # (n, longest, width)
         vectors = (states * layout.real[..., None]).sum(1) / layout.real.sum(1, keepdim=True)
     return normalize(vectors, dim=-1) if pooling.normalize else vectors
+
+
+def grouped_vectors(model: Model, texts: Sequence[tuple[list[int], list[int]]], pooling: Pooling) -> Tensor:
+    """The vectors of texts of different lengths, given as ids and segments, with gradients: (n, width). Texts of like
+    lengths go through the network together."""
+    order, parts = list[int](), list[Tensor]()
+    for group in by_length([len(ids) for ids, _ in texts], TRAINED):
+        layout = text_layout([texts[index] for index in group], model.spec.pad).to(model.device)
+        parts.append(sentence_vectors(model, layout, pooling).float())
+        order += group
+    return torch.cat(parts)[torch.tensor(order, device=model.device).argsort()]

@@ -17,7 +17,7 @@ from masquerade.data.rng import Rng, rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.training import FineTune
 from masquerade.layout import Layout
-from masquerade.memory.retrieval.encoder import Encoder, by_length, sentence_vectors, text_layout
+from masquerade.memory.retrieval.encoder import Encoder, grouped_vectors
 from masquerade.memory.retrieval.pooling import CONFIG, Pooling
 from masquerade.memory.retrieval.training_pairs import (
     NOTHING,
@@ -36,7 +36,6 @@ from masquerade.training.recipe import FineTuning
 
 TASKS = ("questions", "cloze")
 CUTS = (1, 5, 20)  # recall is measured among this many passages
-TOKENS = 4096  # tokens that go through the network at once
 
 Drawn = tuple[str, str, int, list[int]]  # a query, its passage, the number of the passage, those of hard negatives
 
@@ -98,13 +97,7 @@ class ContrastiveLoss(Loss):
     def vectors(self, layout: Layout) -> Tensor:
         """The vectors of packed texts, in reading order: (rows, n) → (texts, width). Each text is a row of its own in
         the network, beside texts of like lengths."""
-        texts = unpacked(layout)
-        order, parts = list[int](), list[Tensor]()
-        for group in by_length([len(ids) for ids, _ in texts], TOKENS):
-            own = text_layout([texts[index] for index in group], self.model.spec.pad).to(layout.ids.device)
-            parts.append(sentence_vectors(self.model, own, self.pooling).float())
-            order += group
-        return torch.cat(parts)[torch.tensor(order, device=layout.ids.device).argsort()]
+        return grouped_vectors(self.model, unpacked(layout), self.pooling)
 
 
 def unpacked(layout: Layout) -> list[tuple[list[int], list[int]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,15 @@ class RagSettings:
     length: int = 256  # tokens of a prompt: the question and one passage
     frame: str = ""  # how the writer is asked (masquerade.writing.prompts.NAMES); empty: its default
     answer: int = 32  # tokens of an answer at most, the end token included
+    temperature: float = 1.0  # dot products are divided by it; 0.05 suits vectors of length 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise MasqueradeError(f"There is no kind of RAG '{self.kind}'; choose from {', '.join(KINDS)}.")
         if self.documents < 1:
             raise MasqueradeError(f"RAG reads {self.documents} passages; give at least 1.")
+        if not self.temperature > 0:
+            raise MasqueradeError(f"The temperature of RAG is {self.temperature}; it has to be above 0.")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Rag:
         if not (folder / QUESTION).is_dir() or not recipe.is_file():
             raise MasqueradeError(f"'{run}' is no run of 'masquerade train rag'; train one, and give its 'out' folder.")
         said = read_json(recipe)
-        settings = RagSettings(said["kind"], said["documents"], said["length"], said["frame"], said["answer"])
+        settings = RagSettings(**{each.name: said[each.name] for each in fields(RagSettings)})
         return Rag(load(folder).eval(), Encoder(load(folder / QUESTION), kb.encoder.pooling), kb, settings)
 
     def retrieve(self, questions: Sequence[str]) -> list[tuple[list[Found], Tensor]]:
@@ -90,8 +93,11 @@ class Rag:
             if not ranked:
                 raise MasqueradeError("The collection is empty; add files with 'masquerade index'.")
             passages = [Found(Score(score, None, score), stored[id]) for id, score in ranked]
-            found.append((passages, torch.tensor([score for _, score in ranked]).log_softmax(-1)))
+            found.append((passages, self._priors(ranked)))
         return found
+
+    def _priors(self, ranked: Sequence[tuple[int, float]]) -> Tensor:
+        return (torch.tensor([score for _, score in ranked]) / self.settings.temperature).log_softmax(-1)
 
     def prompt(self, question: str, passage: str) -> list[int]:
         """The ids of a question with a passage."""

@@ -36,12 +36,13 @@ class RagTraining(FineTuning):
     """A run over questions and answers with a collection."""
 
     kb: str = ""  # the folder of the collection
-    kind: str = "sequence"  # as in RagSettings, like the next two
+    kind: str = "sequence"  # as in RagSettings, like the keys up to 'temperature'
     documents: int = 5
     frame: str = ""
     length: int = 256
     row: int = 256
     answer: int = 32  # tokens of an answer, the end token included
+    temperature: float = 1.0
     held_out_questions: int = 100
     micro: int = 4  # questions that go through the network at once
 
@@ -53,15 +54,15 @@ class RagTraining(FineTuning):
 
     def settings(self) -> RagSettings:
         """The settings of the trained model."""
-        return RagSettings(self.kind, self.documents, self.length, self.frame, self.answer)
+        return RagSettings(self.kind, self.documents, self.length, self.frame, self.answer, self.temperature)
 
 
 class RagLoss(Loss):
     """−log p(answer | question), summed over the passages of each row. A row is a question: one example a passage."""
 
-    def __init__(self, model: Model, question: Model, pooling: Pooling, kind: str) -> None:
+    def __init__(self, model: Model, question: Model, pooling: Pooling, settings: RagSettings) -> None:
         super().__init__(model)
-        self.question, self.pooling, self.kind = question, pooling, kind
+        self.question, self.pooling, self.settings = question, pooling, settings
 
     @property
     def networks(self) -> dict[str, Model]:
@@ -76,7 +77,7 @@ class RagLoss(Loss):
         priors = self._priors(batch, passages)
         sizes = [number * length for number, length in zip(passages, batch.extra["rag.length"].tolist(), strict=True)]
         found = [
-            marginal(part.view(number, -1), prior, self.kind)
+            marginal(part.view(number, -1), prior, self.settings.kind)
             for part, prior, number in zip(torch.split(logs, sizes), priors, passages, strict=True)
         ]
         return {"answers": -torch.stack(found).sum()}
@@ -88,7 +89,8 @@ class RagLoss(Loss):
         layout = text_layout(texts, self.question.spec.pad).to(self.question.device)
         queries = sentence_vectors(self.question, layout, self.pooling).float()
         own = torch.split(batch.extra["rag.vectors"], passages)
-        return [(vectors @ query).log_softmax(-1) for vectors, query in zip(own, queries, strict=True)]
+        scores = [vectors @ query for vectors, query in zip(own, queries, strict=True)]
+        return [(each / self.settings.temperature).log_softmax(-1) for each in scores]
 
 
 class TrainRag(FineTune):
@@ -125,7 +127,7 @@ class TrainRag(FineTune):
             if part is not None:
                 part.requires_grad_(False)  # nothing reads them
         self.rag = Rag(networks[""], Encoder(question, self.kb.encoder.pooling), self.kb, self.recipe.settings())
-        return RagLoss(networks[""], question, self.rag.question.pooling, self.recipe.kind)
+        return RagLoss(networks[""], question, self.rag.question.pooling, self.rag.settings)
 
     @property
     def steps(self) -> int:
