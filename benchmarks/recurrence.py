@@ -5,7 +5,7 @@
 A Transformer-XL of random weights (4 layers of 256, 4 heads, feed-forward 1,024, 8,000 tokens; float32, one thread)
 reads one text. *Window*: every token is predicted from the n tokens before it, which are encoded anew. *Memory*:
 segments of 64 tokens, every token sees exactly the last n tokens (same_length), and each is encoded once. The two take
-turns; the ratio of their times a token is that of neighbouring turns. Both are first checked to read what they should:
+turns; the ratio of their CPU times a token is that of neighbouring turns. Both are first checked to read the same:
 with a memory that holds the whole text, and a window as long, the losses agree to 1e-4.
 """
 
@@ -51,13 +51,13 @@ def check(model: Model, text: list[int]) -> None:
 
 def seconds(length: int, model: Model, text: list[int]) -> tuple[float, float]:
     """The seconds a token of the memory and of the window."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     segment_losses(model, [text[: length + SCORED]], SEGMENT, length, same_length=True)
-    memory = (time.perf_counter() - begun) / (length + SCORED - 1)
+    memory = (time.process_time() - begun) / (length + SCORED - 1)
     scored = max(8, 2048 // length)  # one batch of windows
-    begun = time.perf_counter()
+    begun = time.process_time()
     window_losses(model, text[: length + scored], length, first=length)
-    return memory, (time.perf_counter() - begun) / scored
+    return memory, (time.process_time() - begun) / scored
 
 
 def main() -> None:

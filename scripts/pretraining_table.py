@@ -62,7 +62,7 @@ ROWS: dict[str, tuple[str, list[str]]] = {  # name → title, and what it change
     "blocks": ("block diffusion, blocks of 4", DISTANCES),
     "next": ("next token (GPT)", DISTANCES),
     "backward": ("previous token", DISTANCES),
-    "transformer-xl": ("next token, a memory of 128 (Transformer-XL)", MEMORY),
+    "transformer-xl": ("next token, a memory of 128 (Transformer-XL)", [*MEMORY, "model.final_norm=true"]),
     "lstm": ("next token, an LSTM", ["objective=next", "model.recurrent=lstm", "model.positions=[]"]),
     "mass": ("write the missing half (MASS)", DECODERS),
     "t5": ("write the lost spans (T5)", DECODERS),

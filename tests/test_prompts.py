@@ -175,7 +175,7 @@ def test_the_frame_of_a_model_is_the_one_its_mask_is_made_for() -> None:
         "unilm": Prefix(CLS, SEP, MASK, (4, 5)),
         "glm": Blank((MASK,), CLS, SEP, SEP),
         "xlnet": Continue(SEP, CLS, Kind.QUERY, MASK),
-        "mass": Decode((MASK,), SEP),
+        "mass": Decode((MASK,), SEP, MASK),
         "palm": Decode((CLS,), SEP),
     }
     assert {name: frame_for(model_of(name)) for name in SPECS} == expected

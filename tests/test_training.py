@@ -462,7 +462,8 @@ def test_a_mixture_has_its_shares_and_the_terms_of_all_its_parts(home: Path) -> 
         ({"mlm": 1, "electra": 1}, "cannot be mixed"),
         ({"mlm": 1, "diffusion": 1}, "is not that of the others"),
         ({"mlm": 1, "bart": 1}, "one has a decoder"),
-        ({"glm": 1, "xlnet": {"share": 1, "colour": 2}}, "does not take these options"),
+        ({"mlm": 1, "span": {"share": 1, "colour": 2}}, "does not take these options"),
+        ({"glm": 1, "xlnet": 1}, "needs 'positions' of the network"),
         ({"mlm": 1, "dreams": 1}, "no objective 'dreams'"),
     ):
         with pytest.raises(MasqueradeError, match=sentence):

@@ -10,6 +10,7 @@ from typing import Any
 
 from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
+from masquerade.layout import FAR
 from masquerade.objectives.bart import (
     Denoise,
     delete_tokens,
@@ -184,6 +185,7 @@ def _pegasus(vocabulary: Vocabulary, tokenizer: Tokenizer, **options: Any) -> Ob
 _PAIR = {"outputs": ("lm", "pair")}
 _SPAN = {"outputs": ("lm",), "spare": ("boundary",)}
 _UNILM: dict[str, Any] = {"segments": 6, "buckets": 0}
+_PERMUTED = {"query_vector": True, "positions": ("transformer-xl",), "segment_relation": True, "segments": 0}
 _DISTANCES = {"positions": ("transformer-xl",), "mask": "causal", "segments": 0, "max_distance": 1024}
 _BLANKS = {"positions": ("learned", "inner")}
 
@@ -217,7 +219,10 @@ OBJECTIVES: dict[str, ObjectiveEntry] = {
     ),
     "salient": ObjectiveEntry(_salient, "REALM: one masked date or number"),
     "xlnet": ObjectiveEntry(
-        _simple(PermutedTokens), "XLNet: the end of a permutation, in two streams", "xlnet", {"query_vector": True}
+        _simple(PermutedTokens),
+        "XLNet: the end of a permutation, in two streams",
+        "xlnet",
+        {**_PERMUTED, "max_distance": FAR},
     ),
     "mpnet": ObjectiveEntry(_mpnet, "MPNet: the end of a permutation, with position compensation", "mpnet"),
     "unilm": ObjectiveEntry(
