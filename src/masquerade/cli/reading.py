@@ -103,7 +103,7 @@ def ask(
     dense: Dense = None,
     trace: Annotated[bool, typer.Option("--trace", help="With --kb: show every stage with its time.")] = False,
     rag: Annotated[
-        str | None, typer.Option(help="With --kb: write the answer by this run of 'train rag' instead of reading it.")
+        str | None, typer.Option(help="With --kb: answer by this run of 'train rag' or 'train realm' instead.")
     ] = None,
     hops: Annotated[
         bool, typer.Option("--hops", help="With --kb: answer in several steps, and show the graph of what was read.")

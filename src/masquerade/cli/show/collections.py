@@ -39,16 +39,25 @@ def index_files(
 ) -> None:
     """Make a collection or bring it up to date, and print what was done."""
     from masquerade.memory.retrieval.encoder import Encoder
+    from masquerade.memory.retrieval.several import several_processes, shared_encoder
 
     prefixes = {name: value for name, value in (("query", query), ("passage", passage)) if value is not None}
     if prefixes and encoder is None:
         raise MasqueradeError("The prefixes of queries and passages belong to an encoder; give one by --encoder.")
     loaded = Encoder.load(encoder, **prefixes) if encoder is not None else None
-    if sources and rebuild and not find_files(sources, out):  # before anything is removed
-        raise MasqueradeError(f"There is no file to index in {', '.join(sources)}.")
-    with KnowledgeBase.open(out, loaded, create=True, rebuild=rebuild, uri=uri) as kb:
-        report = kb.update(sources, _kilobytes)
-        held = kb.info()
+    shared = shared_encoder(loaded) if several_processes() else None
+    if shared is not None and not shared.main:
+        shared.work()
+        return
+    try:
+        if sources and rebuild and not find_files(sources, out):  # before anything is removed
+            raise MasqueradeError(f"There is no file to index in {', '.join(sources)}.")
+        with KnowledgeBase.open(out, shared or loaded, create=True, rebuild=rebuild, uri=uri) as kb:
+            report = kb.update(sources, _kilobytes)
+            held = kb.info()
+    finally:
+        if shared is not None:
+            shared.finish()
     if as_json:
         print_json({**asdict(report), "collection": held})
         return
