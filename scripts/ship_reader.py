@@ -4,9 +4,10 @@
 
 TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's card comes from it. The weights of the
 heads are chosen from a small grid, unless --parts gives them, and so is the probability below which there is no answer:
-those with the best mean of F1 over the questions with an answer and the share of the questions without one that get
-none. Scores are then mapped so that they are the shares of right answers. Encoded passages are kept in half precision
-if that changes no answer. Tokens that no text can have are left out.
+those with the best sum of F1 over the questions with an answer and the share of the questions without one that get
+none, where refusing costs at most --lose points of that F1. Scores are then mapped so that they are the shares of
+right answers. Encoded passages are kept in half precision if that changes no answer. Tokens that no text can have are
+left out.
 """
 
 from __future__ import annotations
@@ -50,17 +51,19 @@ class Tuned:
     f1: list[float]
     answerable: list[bool]
 
-    def threshold(self) -> tuple[float, float, float]:
-        """The least score of an answer; F1 over the questions that have one, and the share of the others that get
-        none, in percent."""
-        best, having = (-1.0, 0.0, 0.0, 0.0), sum(self.answerable)
-        for cut in [0.0, *self.scores]:
-            kept = [score >= cut for score in self.scores]
-            f1 = sum(value for value, each in zip(self.f1, kept, strict=True) if each) / having
-            refused = sum(not each and not real for each, real in zip(kept, self.answerable, strict=True))
-            right = 100 * refused / max(len(self.scores) - having, 1)
-            best = max(best, (f1 + right, -cut, f1, right))
-        return -best[1], best[2], best[3]
+    def at(self, cut: float) -> tuple[float, float]:
+        """F1 over the questions that have an answer, and the share of the others that get none, in percent, if answers
+        need a score of ``cut``."""
+        having = sum(self.answerable)
+        f1 = sum(value for value, score in zip(self.f1, self.scores, strict=True) if score >= cut) / having
+        refused = sum(score < cut and not real for score, real in zip(self.scores, self.answerable, strict=True))
+        return f1, 100 * refused / max(len(self.scores) - having, 1)
+
+    def threshold(self, lose: float) -> float:
+        """The score below which most questions without an answer get none, while F1 over the others falls by at most
+        ``lose`` points."""
+        least = self.at(0.0)[0] - lose
+        return max((cut for cut in [0.0, *self.scores] if self.at(cut)[0] >= least), key=lambda cut: self.at(cut)[1])
 
     def maps(self) -> dict[str, tuple[float, float]]:
         """Maps of scores to the shares of right answers, and of rightly given no answers."""
@@ -107,6 +110,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=300, help="of each kind")
     parser.add_argument("--metric", default="squad", choices=list(METRICS))
     parser.add_argument("--parts", type=float, nargs=3, metavar="W", help="of words, copies, pointers")
+    parser.add_argument("--lose", type=float, default=3.0, help="points of F1 that refusing may cost")
     parser.add_argument("--positions", type=int, default=0, help="keep this many positions; 0: all")
     asked = parser.parse_args()
     records = read_questions(str(asked.tune))
@@ -123,7 +127,10 @@ def main() -> None:
         parts = {"words": words, "copies": copies, "pointers": pointers}
         reader.settings = replace(reader.settings, parts=parts, threshold=0.0, calibration={})
         found = tuned(reader, having + lacking, asked.metric)
-        cut, f1, right = found.threshold()
+        cut = found.threshold(asked.lose)
+        f1, right = found.at(cut)
+        for each in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4):
+            print("at {:.2f}: F1 {:.1f}, refused {:.1f} %".format(each, *found.at(each)))
         print(f"{parts}: no answer below {cut:.3f}, then F1 {f1:.1f} of {len(having)} with an answer,", end=" ")
         print(f"and none for {right:.1f} % of {len(lacking)} without", flush=True)
         if f1 + right > best:
