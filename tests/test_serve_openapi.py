@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serve_cases import Running, ServiceLimits, Sources, client, create_app, plain_folder, reader_folder
 from serve_cases import Service as Served
-from serve_cases import ServiceLimits, Sources, client, create_app, plain_folder, reader_folder, wait_until
 
 
 def test_every_route_names_its_errors_and_has_an_example(tmp_path: Path) -> None:
@@ -44,16 +44,11 @@ def test_requests_made_from_the_description_are_answered_as_described(tmp_path: 
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
-    from starlette.testclient import TestClient
 
     plain = plain_folder(tmp_path / "plain")
     made = Sources(readers={"tiny": reader_folder(tmp_path / "reader")}, fillers={"m": plain})
-    service = Served(made, ServiceLimits(seconds=20))
-    app = create_app(service)
-    with TestClient(app):
-        wait_until(lambda: service.status != "loading")
-        schema: Any = schemathesis.openapi.from_dict(app.openapi())
-        schema.app = app
+    with Running(Served(made, ServiceLimits(seconds=20))) as service:
+        schema: Any = schemathesis.openapi.from_dict(create_app(service.service).openapi())
         checks = [schemathesis.checks.not_a_server_error, status_code_conformance, response_schema_conformance]
         tried = 0
         for found in schema.get_all_operations():
@@ -63,11 +58,11 @@ def test_requests_made_from_the_description_are_answered_as_described(tmp_path: 
 
             @given(case=operation.as_strategy())
             @settings(
-                max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+                max_examples=4, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             )  # fmt: skip
             def one(case: Any) -> None:
-                case.call_and_validate(app=app, checks=checks)
+                case.call_and_validate(base_url=service.address, checks=checks)
 
             one()
             tried += 1

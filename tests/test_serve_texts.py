@@ -153,9 +153,9 @@ def test_a_file_that_unpacks_to_very_much_is_refused(served: TestClient) -> None
     bomb = data[: place + 24] + struct.pack("<I", 2**30) + data[place + 28 :]  # the size that the directory names
     reply = upload(served, "bomb.docx", bomb)
     assert reply.status_code == 422 and "too large" in reply.json()["error"]
-    with client(sources_of_nothing(), ServiceLimits(upload_bytes=1000, upload_memory=1 << 20)) as small:
-        assert "upload_bytes" in upload(small, "a.txt", b"x" * 2000).json()["error"]
-        reply = upload(small, "a.txt", b"x" * 500)
+    with client(sources_of_nothing(), ServiceLimits(upload_bytes=4 << 20, upload_memory=1 << 20)) as small:
+        assert "upload_bytes" in upload(small, "a.txt", bytes(5 << 20)).json()["error"]
+        reply = upload(small, "a.txt", b"x " * (3 << 19))
         assert reply.status_code == 413 and "upload_memory" in reply.json()["error"]
 
 
