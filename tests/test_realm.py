@@ -150,6 +150,7 @@ def test_spans_match_answers_wherever_they_stand() -> None:
     assert len(span_grid(30)) == sum(30 - more for more in range(WIDEST)) and len(span_grid(0)) == 0
 
 
+@pytest.mark.slow
 def test_a_stale_index_is_replaced_by_that_of_the_trained_retriever(place: Path) -> None:
     job = TrainRealm(recipe(place, "run", epochs=3.0, refresh_every=3, rate=0.01, held_out=(str(place / "texts"),)))
     Run(job).train()
