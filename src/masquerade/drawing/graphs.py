@@ -68,13 +68,15 @@ def _lines(card: Card) -> list[tuple[str, float, str]]:
 def _way(
     boxes: list[Box], labels: list[Label], start: tuple[int, int, int], end: tuple[int, int, int], number: int
 ) -> None:
-    """An edge: out of a card to the right, along a lane, and into the other card from the nearer side."""
+    """An edge: out of a card, along a lane beside it, and into the other card; to an earlier column, from the left side
+    to the right one, and inside of a column, from the right side to the right one."""
     (x, y, height), (u, v, depth) = start, end
     shift = 6 * (number % 5)
-    lane, first, last = x + WIDE + 20 + 8 * (number % 6), y + height // 2 + shift - 12, v + depth // 2 + shift - 12
-    ahead = u > x
-    tip = u if ahead else u + WIDE
-    corners = [(x + WIDE, first), (lane, first), (lane, last), (tip - 6 if ahead else tip + 6, last)]
+    first, last, beside = y + height // 2 + shift - 12, v + depth // 2 + shift - 12, 20 + 8 * (number % 6)
+    ahead, back = u > x, u < x
+    tip, out = u if ahead else u + WIDE, x if back else x + WIDE
+    lane = out - beside if back else out + beside
+    corners = [(out, first), (lane, first), (lane, last), (tip - 6 if ahead else tip + 6, last)]
     for (a, b), (c, d) in pairwise(corners):
         boxes.append(Box(min(a, c) - 1, min(b, d) - 1, abs(c - a) + 2, abs(d - b) + 2, 0, EDGE, "way"))
     labels.append(Label(tip - 5 if ahead else tip + 5, last + 3.5, "▶" if ahead else "◀", 10, FAINT, "middle"))
