@@ -106,7 +106,7 @@ export function draw(root, { models, say }) {
       const replay = h("button", { type: "button", class: "quiet", onclick: () => play(lanes, reply) }, t("replay"));
       const rows = reply.answers.map((each) => [each.decoder, each.answer, Number((each.score * 100).toFixed(1)), each.passes,
         Number(each.milliseconds.toFixed(1)), each.tokens.map((token) => `${token.text} (${token.step})`).join(" ")]);
-      const head = [t("decoder"), t("answer"), "%", t("passes"), t("ms"), t("tokens")];
+      const head = [t("decoder"), t("answer"), "%", t("passes"), t("ms"), t("row")];
       fill(target, h("p", { class: "soft" }, t("compareHint")), lanes, replay, h("div", { class: "scroll" }, table(head, rows)));
       play(lanes, reply);
     } catch (error) {
