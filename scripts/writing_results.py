@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--texts", type=int, default=200, help="titles that are written and scored")
     parser.add_argument("--plot", type=Path)
-    chosen = parser.parse_args()
+    chosen = parser.parse_intermixed_args()
     count, pairs = len(read_pairs(chosen.train).pairs), read_pairs(chosen.dev).pairs[: chosen.texts]
     points: dict[str, dict[int, float]] = {}
     shown: list[str] = []
