@@ -13,7 +13,7 @@ from masquerade.nn.activations import ACTIVATIONS
 POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl", "disentangled")
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
-RECURRENT = ("lstm", "gru", "mixture")
+RECURRENT = ("lstm", "gru", "mixture")  # the mixture, of a GRU and an LSTM, is a decoder
 SOURCE_SCORES = ("dot", "additive")
 HEADS = ("lm", "boundary", "detect", "tag", "span", "spans", "copy", "classify", "pair")
 
