@@ -28,6 +28,7 @@ class ServeOptions:
     encoder: Sequence[str]
     facts: Sequence[str]
     keep_facts: bool
+    share_weights: Path | None
     token_file: Path | None
     allowed_host: Sequence[str]
     seconds: float
@@ -54,6 +55,7 @@ def run_service(options: ServeOptions) -> None:
         readers=_named(options.reader), fillers=_named(options.fill), generators=_named(options.generate),
         writers=_named(options.writer), encoders=_named(options.encoder), collections=_named(options.kb),
         facts={name: _pair(path) for name, path in _named(options.facts).items()}, keep_facts=options.keep_facts,
+        shared_weights=str(options.share_weights or ""),
     )  # fmt: skip
     limits = ServiceLimits(
         seconds=options.seconds, queue_tokens=options.queue_tokens, request_tokens=options.request_tokens,
