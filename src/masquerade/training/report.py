@@ -61,7 +61,7 @@ class Report:
 
     def plot(self) -> None:
         """Plot the losses of the log as loss.png."""
-        from masquerade.drawing.curves import save_curve
+        from masquerade.training.curves import save_curve
 
         history = self.store.history()
         series = {name: [(e["step"], e[name]) for e in history if name in e] for name in ("loss", "held_out")}

@@ -252,7 +252,16 @@ def _task(
     constraints: Sequence[Constraint | None],
 ) -> DecodingTask:
     """A decoding task for one batch of prompts; ``numbers`` index the prompts."""
-    return task_of(Session(model, frame.canvas(prompts), cache), frame.end, rules, numbers, constraints)
+    canvas = frame.canvas(prompts)
+    check_fit(model, canvas, numbers)  # before a source is encoded
+    return task_of(Session(model, canvas, cache), frame.end, rules, numbers, constraints)
+
+
+def check_fit(model: Model, canvas: Canvas, numbers: Sequence[int]) -> None:
+    """An error for a prompt that is longer than the model's positions."""
+    for number, room in zip(numbers, canvas.room(model.spec), strict=True):
+        if room < 1:
+            raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
 
 
 def task_of(
@@ -264,9 +273,8 @@ def task_of(
 ) -> DecodingTask:
     """A decoding task for the texts of a session, limited by the model's positions; ``numbers`` index the prompts."""
     model, canvas, limits = session.model, session.canvas, list[int]()
+    check_fit(model, canvas, numbers)
     for number, room in zip(numbers, canvas.room(model.spec), strict=True):
-        if room < 1:
-            raise MasqueradeError(f"Prompt {number + 1} does not fit: it is longer than the model's positions; cut it.")
         if canvas.places is not None:
             if rules.max_new not in (None, room):
                 raise MasqueradeError(

@@ -53,7 +53,7 @@ class IndexReport:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-class Writer:
+class IndexWriter:
     """The process that changes a collection. The store is committed first; the indexes follow it."""
 
     def __init__(

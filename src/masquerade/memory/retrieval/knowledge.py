@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
-from masquerade.memory.retrieval.indexing import IndexReport, Progress, Writer, silent
+from masquerade.memory.retrieval.indexing import IndexReport, IndexWriter, Progress, silent
 from masquerade.memory.retrieval.milvus_index import MilvusIndex, absolute_uri, is_milvus_uri
 from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine, weighted
 from masquerade.memory.retrieval.store import FILE, CollectionStore
@@ -293,11 +293,11 @@ class KnowledgeBase:
             yield self._reader or self.readers[name], indices
 
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self) -> Iterator[IndexWriter]:
         """What changes the collection; there is one at a time."""
         encoder, vectors = (self.encoder, self.vectors) if self.dense else (None, None)
         with self._only_writer():
-            yield Writer(self.store, self.words, encoder, vectors)
+            yield IndexWriter(self.store, self.words, encoder, vectors)
 
     @contextmanager
     def _only_writer(self) -> Iterator[None]:
