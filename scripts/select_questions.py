@@ -4,7 +4,8 @@
 
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
 (--count 7000) and DATA/zh-made.jsonl (--count 4000). Writes DATA/en-first.jsonl for the full mask, DATA/en-second.jsonl
-for the shared passage (no question of the first among them), and DATA/zh-first.jsonl. All questions of a chosen passage
+for the shared passage (no question of the first among them), DATA/en-refusals.jsonl for
+the last stage of the shipped English reader, and DATA/zh-first.jsonl. All questions of a chosen passage
 are taken, because they share its encoding; long passages are left out, because they cost the most.
 """
 
@@ -108,6 +109,33 @@ def english(data: Path) -> None:
     write(second, data / "en-second.jsonl")
 
 
+def refusals(data: Path) -> None:
+    """All questions of short passages that have human-written ones without an answer, and some of other passages."""
+    rng, made = random.Random(3), ("word", "name", "near")
+    records = [each for name in ("first", "second") for each in read_questions(str(data / f"en-{name}.jsonl"))]
+    passages = defaultdict[str, Questions](list)
+    for record in records:
+        if len(record.passages[0]) <= 900:
+            passages[record.passages[0]].append(record)
+    groups = list(passages.values())
+    written = [[each for each in group if not any(each.spans)] for group in groups]
+    hard = [
+        group
+        for group, none in zip(groups, written, strict=True)
+        if any(each.id.split("/")[0] not in made for each in none)
+    ]
+    others = [group for group in groups if group[0].id.startswith("squadshifts")]
+    rng.shuffle(hard)
+    rng.shuffle(others)
+    found = Questions()
+    for part, count in ((hard, 5600), (others, 700)):
+        most = len(found) + count
+        for group in part:
+            if len(found) < most:
+                found += group
+    write(found, data / "en-refusals.jsonl")
+
+
 def chinese(data: Path) -> None:
     """Questions of four sources in both scripts, and made ones without an answer."""
     records, made, rng = (
@@ -134,6 +162,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     english(Path(sys.argv[1]))
+    refusals(Path(sys.argv[1]))
     chinese(Path(sys.argv[1]))
 
 

@@ -117,8 +117,10 @@ def recipes(
     if name is not None:
         print(recipe_file(name).read_text(encoding="utf-8"), end="")
         return
-    for each, path in shipped_recipes().items():
-        print(f"{each:12}{describe(path)}")
+    known = shipped_recipes()
+    width = max(map(len, known), default=0) + 2
+    for each, path in known.items():
+        print(f"{each:{width}}{describe(path)}")
 
 
 @app.command()

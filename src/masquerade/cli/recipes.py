@@ -12,7 +12,7 @@ def shipped_recipes() -> dict[str, Path]:
     package = Path(__file__).parents[1]
     for folder in (package / "recipes", package.parents[1] / "recipes"):
         if found := sorted(folder.glob("*.toml")):
-            return {path.stem: path for path in found}
+            return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
     return {}
 
 

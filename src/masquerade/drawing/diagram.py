@@ -240,8 +240,8 @@ def _heads(spec: Spec) -> list[str]:
     labels, dense = f"{len(spec.labels)} labels", f"dense, {spec.lm_activation}, norm, " if spec.lm_dense else ""
     table = "adaptive softmax" if spec.cutoffs else "tied" if spec.tied else "own table"
     known = {"lm": dense + table, "boundary": "a span from its edges", "detect": "replaced?", "tag": labels,
-             "span": "start and end", "copy": "tokens of the passage", "classify": labels,
-             "pair": "two sentences"}  # fmt: skip
+             "span": "start and end", "spans": "every span from its edges", "copy": "tokens of the passage",
+             "classify": labels, "pair": "two sentences"}  # fmt: skip
     pooler = [f"pooler: dense, {spec.classifier_activation}"] * spec.pooler
     return [f"{name}: {known[name]}" if name in known else name for name in spec.all_heads] + pooler
 

@@ -54,8 +54,8 @@ class Recipe:
             object.__setattr__(self, name, as_tuple)
         check_types(vars(self), type(self), "The recipe's")
         for name, least in LEAST.items():
-            if getattr(self, name, least) < least:
-                value = getattr(self, name)
+            value = getattr(self, name, least)
+            if isinstance(value, int | float) and value < least:
                 raise MasqueradeError(f"The recipe's '{name}' is {value}, but it has to be at least {least}.")
         if self.schedule not in SCHEDULES:
             raise MasqueradeError(f"There is no schedule '{self.schedule}'; choose from {', '.join(SCHEDULES)}.")
