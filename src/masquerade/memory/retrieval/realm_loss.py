@@ -46,7 +46,7 @@ def masked_ids(tokenizer: Tokenizer, text: str, place: tuple[int, int], most: in
 
 
 def span_grid(count: int) -> Tensor:
-    """All spans of a passage of so many tokens, WIDEST tokens at most, as first and last token: (spans, 2)"""
+    """All spans of up to WIDEST tokens in a passage of that length, as first and last token: (spans, 2)"""
     firsts = torch.arange(count)
     parts = [torch.stack([firsts[: count - more], firsts[more:]], 1) for more in range(min(WIDEST, count))]
     return torch.cat(parts) if parts else torch.zeros(0, 2, dtype=torch.long)
