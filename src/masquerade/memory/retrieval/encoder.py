@@ -131,7 +131,7 @@ class Projection(nn.Module):
 
 def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """Which texts go through the network together: texts of like lengths, so that there is little padding, of at most
-    so many tokens in all."""
+    ``tokens`` tokens in all."""
     group = list[int]()
     for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
         if group and lengths[index] * (len(group) + 1) > tokens:
