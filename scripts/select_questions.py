@@ -20,16 +20,18 @@ from pathlib import Path
 from masquerade.reading.records import QuestionRecord, read_questions, write_questions
 
 Questions = list[QuestionRecord]
-FULL = ("squad-train-subset", "squad1-extra", "unansq-full-context", "unansq-question-joined", "squad2-train-part")
-OTHERS = {  # questions of other fields in the second English part
-    "policyqa-devtest": 200,
-    "subjqa": 150,
-    "iirc-subtext": 500,
-    "tweetqa": 100,
-    "zsre-qa": 150,
-    "molweni-test": 100,
-    "qasper": 150,
-    "qamr-devtest": 100,
+REFUSED = ("unansq-full-context", "unansq-question-joined", "unansq-dev-lowercase", "squad2-train-part")
+OTHERS = {  # questions of other fields
+    "squadshifts-amazon": 1300,
+    "squadshifts-reddit": 1300,
+    "iirc-subtext": 800,
+    "policyqa-devtest": 300,
+    "subjqa": 300,
+    "qamr-devtest": 300,
+    "tweetqa": 200,
+    "zsre-qa": 200,
+    "molweni-test": 200,
+    "qasper": 200,
 }
 
 
@@ -71,69 +73,22 @@ def without_answers(made: Sequence[QuestionRecord], chosen: Questions, count: in
 
 
 def english(data: Path) -> None:
-    """The first part is of SQuAD's articles. The second begins with all passages that have questions without an
-    answer, with all of their questions."""
+    """The first part is for the full mask, one pass: SQuAD's articles, all human-written questions without an answer,
+    and other fields. Every question is an example of its own there, so passages are not chosen whole."""
     records, made, rng = (
         read_questions(str(data / "en-train.jsonl")),
         read_questions(str(data / "en-made.jsonl")),
         random.Random(7),
     )
     sources, first = by_source(records), Questions()
-    for group in by_passage([each for name in FULL for each in sources[name]], rng):
-        if len(first) < 5000:
-            first += group
-    first += take(sources["unansq-dev-lowercase"], 600, rng, 1400)
+    for name in REFUSED:
+        first += [record for record in sources[name] if len(record.passages[0]) <= 1000]
+    for name in ("squad-train-subset", "squad1-extra", "squadshifts-wiki"):
+        first += [record for record in sources[name] if len(record.passages[0]) <= 800]
+    for name, count in OTHERS.items():
+        first += take(sources[name], count, rng, 800)
+    first += without_answers(made, first, 2200, rng)
     write(first, data / "en-first.jsonl")
-    used, rng = {record.id for record in first}, random.Random(11)
-    sources = by_source(record for record in records if record.id not in used)
-    groups = by_passage([each for name in FULL for each in sources[name]], rng)
-    groups = [group for group in groups if len(group[0].passages[0]) <= 1000]
-    hard = [group for group in groups if not all(any(record.spans) for record in group)]
-    easy = sorted(
-        (group for group in groups if all(any(record.spans) for record in group)), key=lambda group: -len(group)
-    )
-    second = [record for group in hard for record in group]
-    most = len(second) + 3300
-    for group in easy:
-        if len(second) < most:
-            second += group
-    second += take(sources["unansq-dev-lowercase"], 1500, rng, 800)
-    for name, count in {
-        "squadshifts-wiki": 1300,
-        "squadshifts-amazon": 400,
-        "squadshifts-reddit": 400,
-        **OTHERS,
-    }.items():
-        second += take(sources[name], count, rng)
-    second += without_answers(made, second, 1100, rng)
-    write(second, data / "en-second.jsonl")
-
-
-def refusals(data: Path) -> None:
-    """All questions of short passages that have human-written ones without an answer, and some of other passages."""
-    rng, made = random.Random(3), ("word", "name", "near")
-    records = [each for name in ("first", "second") for each in read_questions(str(data / f"en-{name}.jsonl"))]
-    passages = defaultdict[str, Questions](list)
-    for record in records:
-        if len(record.passages[0]) <= 900:
-            passages[record.passages[0]].append(record)
-    groups = list(passages.values())
-    written = [[each for each in group if not any(each.spans)] for group in groups]
-    hard = [
-        group
-        for group, none in zip(groups, written, strict=True)
-        if any(each.id.split("/")[0] not in made for each in none)
-    ]
-    others = [group for group in groups if group[0].id.startswith("squadshifts")]
-    rng.shuffle(hard)
-    rng.shuffle(others)
-    found = Questions()
-    for part, count in ((hard, 5600), (others, 700)):
-        most = len(found) + count
-        for group in part:
-            if len(found) < most:
-                found += group
-    write(found, data / "en-refusals.jsonl")
 
 
 def chinese(data: Path) -> None:
@@ -162,7 +117,6 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     english(Path(sys.argv[1]))
-    refusals(Path(sys.argv[1]))
     chinese(Path(sys.argv[1]))
 
 

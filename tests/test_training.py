@@ -350,9 +350,11 @@ def test_two_processes_have_the_losses_of_one_with_the_same_batch(home: Path, tm
     Run(recipe(home, tmp_path / "one", *still)).train()
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     words = [*launcher, tmp_path / "run.py", home / "recipe.toml", "new", f'out="{tmp_path / "two"}"', *still]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as a user starts it: nothing says that there is no GPU
     done = subprocess.run(words, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
+    logged = [entry["step"] for entry in Store(tmp_path / "two").history() if "loss" in entry]
+    assert logged == sorted(set(logged)), "one process writes the log, for both"
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=2e-4)
 
 

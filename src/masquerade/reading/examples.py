@@ -19,7 +19,7 @@ from masquerade.reading.layouts import ReaderLayout, Window
 from masquerade.reading.memory import block_scorer
 from masquerade.reading.odds import log_probabilities
 from masquerade.reading.records import QuestionRecord
-from masquerade.reading.span_scores import ReaderRows, score_spans
+from masquerade.reading.span_scores import PARTS, ReaderRows, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
 
@@ -78,16 +78,30 @@ def tokens_of(window: Window, start: int, end: int) -> tuple[int, int] | None:
     return held[0], held[-1] - held[0] + 1
 
 
+def _span_logs(model: Model, rows: ReaderRows, weights: Mapping[str, float]) -> Tensor:
+    """Log-probabilities of no answer and of every span: (rows, 1 + spans)"""
+    scores = score_spans(model, rows, weights)
+    spans, none = log_probabilities(scores.spans, scores.none)
+    return torch.cat([none[:, None], spans.flatten(1)], dim=1)
+
+
 class ReadingLoss(Loss):
     """The loss of a reader: tokens at slots and masks, copied spans, first and last tokens.
 
     Copying is trained as it is searched: a softmax over all spans of the passage, by the sums of the slots' scores.
     Separate losses for the slots would not make them agree on one span. Masks of answers that are generated token by
     token see the tokens before them, so each has a loss of its own.
+
+    With a ``teacher``, a reader of the same layouts whose fork may be at another layer, there are two more terms:
+    "taught", the divergence of the span probabilities from the teacher's, and "states", the mean squared difference of
+    the last hidden states. Both networks copy a passage to its questions in the same way, so tokens correspond.
     """
 
-    def __init__(self, model: Model, sizes: ReaderLayout, weights: Mapping[str, float]) -> None:
+    def __init__(
+        self, model: Model, sizes: ReaderLayout, weights: Mapping[str, float], teacher: Model | None = None
+    ) -> None:
         super().__init__(model)
+        self.teacher = None if teacher is None else teacher.requires_grad_(False)
         scorer = block_scorer(model)
         self.block = 0 if scorer is None else scorer.block
         self.sizes, self.weights = sizes, {name: weight for name, weight in weights.items() if weight}
@@ -102,6 +116,8 @@ class ReadingLoss(Loss):
             "copies": sum(int((labelled & (layout.position == 1)).sum()) for labelled, layout in asked),
             "pointers": answers,
             "blocks": answers,
+            "taught": answers,
+            "states": answers,
         }
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -127,6 +143,24 @@ class ReadingLoss(Loss):
         if self.block:  # which block of the passage the answer begins in; 0 is none
             scores = F.pad(flow.outputs["blocks"], (1, 0))
             parts["blocks"] = F.cross_entropy(scores, torch.where(there, 1 + start // self.block, 0), reduction="sum")
+        if self.teacher is not None:
+            parts |= self._taught(self.teacher, batch, rows)
+        return parts
+
+    def _taught(self, teacher: Model, batch: Batch, rows: ReaderRows) -> dict[str, Tensor]:
+        """The terms of what a teacher makes of the same batch."""
+        with torch.no_grad():
+            flow = teacher.eval().flow(batch.layout, inputs=batch.extra)
+        theirs, real = ReaderRows(flow.states, flow.layout, self.sizes), rows.layout.real
+        difference = (rows.states - theirs.states).float().pow(2).mean(-1) * real  # (rows, n)
+        parts = {"states": (difference.sum(-1) / real.sum(-1)).sum()}
+        slotted = rows.layout.label[:, 1] != IGNORE  # the others have no slots
+        if bool(slotted.any()):
+            heads = {name: self.weights[name] for name in PARTS if name in self.weights}
+            right, mine = _span_logs(teacher, theirs[slotted], heads), _span_logs(self.model, rows[slotted], heads)
+            impossible = ~right.isfinite()
+            right, mine = right.masked_fill(impossible, 0.0), mine.masked_fill(impossible, 0.0)
+            parts["taught"] = (right.exp() * (right - mine)).sum()
         return parts
 
     def _copied(self, rows: ReaderRows, start: Tensor, length: Tensor) -> Tensor:

@@ -43,6 +43,9 @@ class Reading(Recipe):
     segment: int = 0  # the token type of a passage; 1 for encoders that were pretrained on pairs of texts
     block: int = 0  # tokens of a block of the passage that is scored at the fork; 0: blocks are not scored
     parts: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0, "copies": 1.0, "pointers": 1.0})
+    teacher: str = ""  # a trained reader with the same sizes whose span scores and states are learnt too
+    taught: float = 1.0  # the weight of the teacher's span scores
+    states: float = 1.0  # … and of its last hidden states
     written: float = 0.0  # the share of questions whose answer is trained token by token instead of in slots
     unanswerable: float = 0.1  # added questions without an answer in the window, per question
     lowercase: bool = False  # lowercase all text, whatever the tokenizer does
@@ -143,7 +146,17 @@ class TrainReader(TrainingJob):
         self.held_out = packed([self.example(each, rng_for(0, n)) for n, each in enumerate(held_out)], self.recipe.row)
 
     def loss(self, networks: dict[str, Model]) -> Loss:
-        return ReadingLoss(networks[""], self.sizes, self.recipe.parts)
+        weights, teacher = dict(self.recipe.parts), None
+        if self.recipe.teacher:
+            teacher = load(self.recipe.teacher)
+            theirs = Settings.of(teacher).layout(teacher)
+            if replace(theirs, apart=self.sizes.apart) != self.sizes or teacher.spec.width != networks[""].spec.width:
+                raise MasqueradeError(
+                    f"The teacher {self.recipe.teacher} has other sizes than this recipe (width, slots, reach, question "
+                    "or special tokens); give it the teacher's sizes, or another teacher."
+                )
+            weights |= {"taught": self.recipe.taught, "states": self.recipe.states}
+        return ReadingLoss(networks[""], self.sizes, weights, teacher)
 
     @property
     def steps(self) -> int:

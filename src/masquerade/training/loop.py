@@ -77,7 +77,8 @@ class Run:
         self.store.make_folder()
         checkpoint = self.store.latest()
         measured = self.store.precision(checkpoint) if checkpoint is not None and job.recipe.precision == "auto" else ""
-        device = PartialState().device.type
+        # several processes without a GPU would otherwise each train alone, on all of the data
+        device = PartialState(cpu=not torch.accelerator.is_available()).device.type
         precision = [measured or kernels.mixed_precision(job.recipe.precision, device)]
         broadcast_object_list(precision)  # what one process measures holds for all, and for the run after a resume
         self.accelerator = Accelerator(mixed_precision=precision[0])
