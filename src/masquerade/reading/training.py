@@ -152,8 +152,8 @@ class TrainReader(TrainingJob):
             theirs = Settings.of(teacher).layout(teacher)
             if replace(theirs, apart=self.sizes.apart) != self.sizes or teacher.spec.width != networks[""].spec.width:
                 raise MasqueradeError(
-                    f"The teacher {self.recipe.teacher} has other sizes than this recipe (width, slots, reach, question "
-                    "or special tokens); give it the teacher's sizes, or another teacher."
+                    f"The teacher {self.recipe.teacher} has other sizes than this recipe (width, slots, reach, "
+                    "question, special tokens); give it the teacher's sizes, or another teacher."
                 )
             weights |= {"taught": self.recipe.taught, "states": self.recipe.states}
         return ReadingLoss(networks[""], self.sizes, weights, teacher)
