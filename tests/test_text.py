@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,31 @@ def test_text_comes_back_readable(pieces: Path) -> None:
     assert tokenizer is not None
     for text in ("the cats sat on the cat.", "北京是首都，the cat。", "unhappy cat"):
         assert tokenizer.decode(tokenizer.encode(text, specials=True)) == text.replace("，the", "，the")
+
+
+def test_two_threads_may_encode_with_one_tokenizer(pieces: Path) -> None:
+    tokenizer, done = Tokenizer.load(pieces), threading.Event()
+    assert tokenizer is not None
+    long, masked = "the cats sat on [MASK] . " * 2000, "the [MASK] sat on the cat ."
+    alone = (tokenizer.encode(masked), tokenizer.encode_places([masked]), tokenizer.encode_places([long]))
+    wrong = list[str]()
+
+    def encode() -> None:
+        while not done.is_set():
+            if tokenizer.encode(masked) != alone[0]:
+                wrong.append("encode")
+            if tokenizer.encode_places([masked]) != alone[1]:
+                wrong.append("encode_places")
+
+    other = threading.Thread(target=encode)
+    other.start()
+    for _ in range(10):
+        if tokenizer.encode_places([long]) != alone[2]:
+            wrong.append("encode_places, long")
+        tokenizer.encode_pairs([(long, None)], 4)  # truncates its own texts, and no others
+    done.set()
+    other.join()
+    assert not wrong
 
 
 def test_chinese_is_joined_without_spaces_and_words_with_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Tokenizer:
     def __init__(self, backend: Backend, named: dict[str, str] | None = None) -> None:
         self.backend = backend
         self.word_pieces: bool = json.loads(backend.to_str())["model"].get("type") == "WordPiece"
+        self._truncated: tuple[int, Backend] | None = None
         self.specials: dict[str, int] = {}
         for role, usual in ROLES.items():
             names = (named[role],) if named and role in named else usual
@@ -72,7 +74,7 @@ class Tokenizer:
     def lowercased(self) -> Tokenizer:
         """A copy that lower-cases text: for uncased vocabularies that are published with a cased tokenizer, which turns
         every capital into [UNK]."""
-        other = Tokenizer(Backend.from_str(self.backend.to_str()))
+        other = Tokenizer(self._copy())
         other.specials = dict(self.specials)
         other.backend.normalizer = BertNormalizer(lowercase=True)
         return other
@@ -106,22 +108,36 @@ class Tokenizer:
     def encode_pairs(self, texts: Sequence[tuple[str, str | None]], length: int) -> list[tuple[list[int], list[int]]]:
         """The ids and segments of texts or pairs of texts, with special tokens, truncated to ``length`` tokens, the
         longer text of a pair first."""
-        self.backend.enable_truncation(length, strategy="longest_first")
-        try:
-            inputs = [text if pair is None else (text, pair) for text, pair in texts]
-            return [(list(each.ids), list(each.type_ids)) for each in self.backend.encode_batch(inputs)]
-        finally:
-            self.backend.no_truncation()
+        backend = self._truncating(length)
+        inputs = [text if pair is None else (text, pair) for text, pair in texts]
+        return [(list(each.ids), list(each.type_ids)) for each in backend.encode_batch(inputs)]
 
     def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of texts, and the character offsets of each id. Without special tokens: "[MASK]" in a text is
         encoded as ordinary characters."""
-        self.backend.encode_special_tokens = True
-        try:
-            found = self.backend.encode_batch(list(texts), add_special_tokens=False)
-        finally:
-            self.backend.encode_special_tokens = False
+        found = self._literal.encode_batch(list(texts), add_special_tokens=False)
         return [(list(each.ids), list(each.offsets)) for each in found]
+
+    # A setting of a backend holds for all threads that use it, so each setting has a copy of its own.
+
+    @cached_property
+    def _literal(self) -> Backend:
+        """A copy of the backend that encodes the names of special tokens as ordinary characters."""
+        made = self._copy()
+        made.encode_special_tokens = True
+        return made
+
+    def _truncating(self, length: int) -> Backend:
+        """A copy of the backend that truncates to ``length`` tokens; the last one is kept."""
+        kept = self._truncated
+        if kept is None or kept[0] != length:
+            kept = length, self._copy()
+            kept[1].enable_truncation(length, strategy="longest_first")
+            self._truncated = kept
+        return kept[1]
+
+    def _copy(self) -> Backend:
+        return Backend.from_str(self.backend.to_str())
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The token of each id, as the vocabulary spells it."""
