@@ -5,8 +5,10 @@
 DATA has facts/trex/*.jsonl, facts/relations.json and entities/fewrel-sentences.jsonl. Subjects are split into training
 (8 of 10) and test (2 of 10), since a random split of facts leaks. A sentence that shows its answer is left out. The
 knowledge base has the facts of all subjects; then those of the test subjects are taken out, and then each gets another
-object of the same relation. KEY=VALUE changes the recipe of all runs. A run that is done is not done again. Prints
-Markdown, and writes OUT/results.json.
+object of the same relation. Test sentences say nothing about names: names are the labels of all entities, and what
+entities are called in training sentences, as often as they are. An entity's description is the relations that it is an
+object of in training. KEY=VALUE changes the recipe of all runs. Prints Markdown, and writes OUT/results.json, where
+each finished run is kept: it is not done again, so that the script may be stopped at any time and started again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,12 +31,13 @@ from masquerade.data.examples import Example
 from masquerade.data.packing import collate
 from masquerade.data.records import read_records
 from masquerade.data.rng import rng_for
+from masquerade.files import write_text
 from masquerade.layout import IGNORE
 from masquerade.memory.entity.examples import batch_inputs
 from masquerade.memory.entity.fact_memory import FactMemory
 from masquerade.memory.entity.linked_records import LinkedRecord, read_linked
 from masquerade.memory.entity.networks import attach
-from masquerade.memory.entity.sources import build
+from masquerade.memory.entity.sources import Gathered, create
 from masquerade.memory.entity.training import KINDS, EntityTraining, TrainEntities, linked_examples
 from masquerade.memory.entity.vectors import TextVectors
 from masquerade.training.loop import Run
@@ -41,6 +45,7 @@ from masquerade.training.recipe import read_recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "entities.toml"
 BATCH, LENGTH = 64, 96
+DESCRIBED = 4  # relations of a description
 UNTRAINED = "untrained"  # a memory of facts as it begins
 
 
@@ -54,24 +59,30 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--facts", type=int, default=0, help="facts of each relation; 0: all")
     parser.add_argument("--sentences", type=int, default=0, help="sentences of FewRel; 0: all")
-    parser.add_argument("--test", type=int, default=0, help="test sentences, drawn at random; 0: all")
+    parser.add_argument("--test", type=int, default=0, help="test sentences of each kind, drawn at random; 0: all")
     options = parser.parse_intermixed_args()
     options.out.mkdir(parents=True, exist_ok=True)
     prepare(options.data, options.out, options.facts, options.sentences, options.start)
-    test = read_linked(str(options.out / "test.jsonl"))
-    order = rng_for(3, len(test)).permutation(len(test))[: options.test or None]
-    test = [test[index] for index in order]
+    test = drawn(read_linked(str(options.out / "test.jsonl")), options.test)
     floor = majority(read_linked(str(options.out / "train.jsonl")), test)
-    print(f"{len(test)} test sentences; the most frequent object of each relation: {floor:.1%}\n")
-    results: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for kind in options.kinds.split(","):
-        for seed in range(1, (1 if kind == UNTRAINED else options.seeds) + 1):
-            run = options.out / f"{kind}-{seed}"
+    print(f"{len(test)} test sentences; the most frequent object of each relation: {floor:.1%}\n", flush=True)
+    cells, path = dict[str, dict[str, float]](), options.out / "results.json"
+    if path.is_file():
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    for seed in range(1, options.seeds + 1):  # one seed of every kind first: an early end leaves whole columns
+        for kind in options.kinds.split(","):
+            cell = " ".join([kind, str(seed), f"test={options.test}", *sorted(options.changes)])
+            if cell in cells or (kind == UNTRAINED and seed > 1):
+                continue
+            began, run = time.process_time(), options.out / cell.replace(" ", "-").replace("/", "-")
             train(options, kind, seed, run)
-            found = score(load(run), options.out, test, kind)
-            results[kind].append(found)
-            (options.out / "results.json").write_text(json.dumps({"majority": floor, **results}, indent=1))
-    print_table(results, floor)
+            found = score(load(run), options.out, test, kind, options.test)
+            cells[cell] = {**found, "CPU seconds": time.process_time() - began}
+            write_text(path, json.dumps({"majority": floor, "cells": cells}, indent=1) + "\n")
+            shutil.rmtree(run)
+            print(f"{cell}: {found['accuracy']:.1%}", flush=True)
+    chosen = {kind: [cells[cell] for cell in cells if cell.split()[0] == kind] for kind in options.kinds.split(",")}
+    print_table(chosen, floor)
 
 
 def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> None:
@@ -87,8 +98,9 @@ def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> No
     write(kept / "fewrel.jsonl", [with_surfaces(record) for record in fewrel])
     files = [str(data / "facts" / "relations.json"), *(str(kept / path.name) for path in sources)]
     shutil.rmtree(out / "kb", ignore_errors=True)
-    build([*files, str(kept / "fewrel.jsonl")], out / "kb", TextVectors.load(start), start).close()
-    parts: dict[str, list[LinkedRecord]] = {"train": [], "test": [], "links": []}
+    gathered = known_from_training([*files, str(kept / "fewrel.jsonl")])
+    create(gathered, out / "kb", TextVectors.load(start), start).close()
+    parts: dict[str, list[LinkedRecord]] = {"train": [], "links": [], "test": []}
     for path in sources:
         for record in read_linked(str(kept / path.name)):
             parts["test" if held_out(record.mentions[0].key) else "train"].append(record)
@@ -96,6 +108,27 @@ def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> No
         parts["links" if held_out(record.mentions[0].key) else "train"].append(record)
     for name, records in parts.items():
         write(out / f"{name}.jsonl", [plain(record) for record in records])
+
+
+def known_from_training(files: Sequence[str]) -> Gathered:
+    """All entities and facts of some files, with names and descriptions as training records have them."""
+    whole, training, uses = Gathered.of(files), Gathered(), defaultdict[str, Counter[str]](Counter)
+    for path in files:
+        for record in read_records(path):
+            subject = record["sub_uri"] if "sub_uri" in record else record.get("subject", {}).get("id", "")
+            if not subject or not held_out(subject):
+                training.add(record)
+    for _, relation, thing in training.facts:
+        uses[thing][training.relations[relation]] += 1
+    for key, label in whole.labels.items():
+        whole.names[key] = training.names.get(key, Counter()) + Counter([label])
+        whole.descriptions[key] = ", ".join(name for name, _ in uses[key].most_common(DESCRIBED))
+    return whole
+
+
+def drawn(records: Sequence[LinkedRecord], count: int) -> list[LinkedRecord]:
+    """So many of the records, always the same ones; all of them for 0."""
+    return [records[index] for index in rng_for(3, len(records)).permutation(len(records))[: count or None]]
 
 
 def held_out(subject: str) -> bool:
@@ -119,7 +152,7 @@ def plain(record: LinkedRecord) -> dict[str, Any]:
 
 
 def write(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
 
 def majority(train: Sequence[LinkedRecord], test: Sequence[LinkedRecord]) -> float:
@@ -132,10 +165,8 @@ def majority(train: Sequence[LinkedRecord], test: Sequence[LinkedRecord]) -> flo
 
 
 def train(options: argparse.Namespace, kind: str, seed: int, run: Path) -> None:
-    """One run by the recipe, unless it is done."""
-    out, done = options.out, run / "done"
-    if done.is_file():
-        return
+    """One run by the recipe; a run that was stopped goes on."""
+    out = options.out
     name = "facts" if kind == UNTRAINED else kind
     settings = [f"kind='{name}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / 'kb'}'",
                 f"out='{run}'", f"train=['{out / 'train.jsonl'}']", "held_out=[]"]  # fmt: skip
@@ -144,10 +175,9 @@ def train(options: argparse.Namespace, kind: str, seed: int, run: Path) -> None:
         save(job.begin()[""], run)
     else:
         Run(job, resume=True).train()
-    done.touch()
 
 
-def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str) -> dict[str, float]:
+def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str, count: int) -> dict[str, float]:
     """Accuracy with the knowledge base as it is, by relation; for facts also without those of the test subjects, and
     with other objects; and of linking, where the network links."""
     memory = FactMemory(out / "kb")
@@ -160,7 +190,9 @@ def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str) -> d
     if kind in ("facts", UNTRAINED):
         found |= changed(model, out, test)
     if kind != "plain":
-        found |= linking(model, memory, read_linked(str(out / "links.jsonl")))
+        links = read_linked(str(out / "links.jsonl"))
+        found |= linking(model, memory, drawn(links, count), ambiguous=False)
+        found |= linking(model, memory, [each for each in links if is_ambiguous(each, memory)], ambiguous=True)
     return found
 
 
@@ -233,11 +265,18 @@ def hits(predicted: Sequence[tuple[int, int]], records: Sequence[LinkedRecord], 
     return [key.get(answer) == record.answer for (answer, _), record in zip(predicted, records, strict=True)]
 
 
+def is_ambiguous(record: LinkedRecord, memory: FactMemory) -> bool:
+    """Whether a linked mention of a text has several candidates."""
+    return any(len(memory.candidates(record.text[each.start : each.end])) > 1 for each in record.mentions)
+
+
 @torch.inference_mode()
-def linking(model: Model, memory: FactMemory, records: Sequence[LinkedRecord]) -> dict[str, float]:
-    """Linking accuracy on sentences of FewRel: of all mentions, of those with several candidates, and of the prior."""
+def linking(model: Model, memory: FactMemory, records: Sequence[LinkedRecord], ambiguous: bool) -> dict[str, float]:
+    """Linking accuracy on sentences of FewRel, of linked mentions whose entity is among the candidates: of all of
+    them, or of ``ambiguous`` ones only, beside the prior; and of those whose entity occurs in training."""
     attach(model, memory)
     right: dict[str, list[bool]] = defaultdict(list)
+    seen = {number for number, text in memory.store.rows("SELECT number, description FROM entity") if text}
     for outputs, batch in passes(model, linked_examples(model, memory, records, LENGTH)):
         gold, listed = batch.extra["memory.gold"], batch.extra["memory.candidates"]
         if "memory.candidate_scores" in outputs:
@@ -245,12 +284,14 @@ def linking(model: Model, memory: FactMemory, records: Sequence[LinkedRecord]) -
         else:
             chosen = outputs["memory.entity_scores"].argmax(-1)
         for entity, best, row in zip(gold.tolist(), chosen.tolist(), listed.tolist(), strict=True):
-            if entity != IGNORE and entity in row:
-                right["links"].append(best == entity)
-                if row[1] >= 0:
-                    right["links, ambiguous"].append(best == entity)
-                    right["prior, ambiguous"].append(row[0] == entity)
-    return {name: mean(each) for name, each in right.items()}
+            if entity == IGNORE or entity not in row or (ambiguous and row[1] < 0):
+                continue
+            for name in ["", ", an object in training"] if ambiguous and entity in seen else [""]:
+                kind = "ambiguous links" if ambiguous else "links"
+                right[kind + name].append(best == entity)
+                right[f"{kind}, prior{name}"].append(row[0] == entity)
+    counts = {f"{name}, mentions": float(len(each)) for name, each in right.items() if "prior" not in name}
+    return {name: mean(each) for name, each in right.items()} | counts
 
 
 def print_table(results: Mapping[str, Sequence[Mapping[str, float]]], floor: float) -> None:
@@ -262,7 +303,10 @@ def print_table(results: Mapping[str, Sequence[Mapping[str, float]]], floor: flo
         for runs in results.values():
             values = [run[name] for run in runs if name in run]
             spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
-            cells.append(f"{mean(values):.1%}{spread}" if values else "")
+            if name.endswith(("mentions", "seconds")):
+                cells.append(f"{mean(values):,.0f}" if values else "")
+            else:
+                cells.append(f"{mean(values):.1%}{spread}" if values else "")
         print(f"| {name} | {f'{floor:.1%}' if name == 'accuracy' else ''} | " + " | ".join(cells) + " |")
 
 

@@ -3,10 +3,9 @@
     python scripts/select_questions.py DATA
 
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
-(--count 7000) and DATA/zh-made.jsonl (--count 4000). Writes DATA/en-first.jsonl for the full mask, DATA/en-second.jsonl
-for the shared passage (no question of the first among them), DATA/en-refusals.jsonl for
-the last stage of the shipped English reader, and DATA/zh-first.jsonl. All questions of a chosen passage
-are taken, because they share its encoding; long passages are left out, because they cost the most.
+(--count 7000) and DATA/zh-made.jsonl (--count 4000), and those of scripts/structured_questions.py as
+DATA/en-structured.jsonl (--count 1600). Writes DATA/en-first.jsonl for the full mask, DATA/en-second.jsonl for the
+shared passage, and DATA/zh-first.jsonl. Long passages are left out, because they cost the most.
 """
 
 from __future__ import annotations
@@ -89,6 +88,21 @@ def english(data: Path) -> None:
         first += take(sources[name], count, rng, 800)
     first += without_answers(made, first, 2200, rng)
     write(first, data / "en-first.jsonl")
+    second = Questions()  # whole passages, because their questions share an encoding
+    for name in REFUSED:
+        second += [record for record in sources[name] if len(record.passages[0]) <= 900]
+    groups = by_passage([each for name in ("squad-train-subset", "squad1-extra") for each in sources[name]], rng)
+    groups = sorted((group for group in groups if len(group[0].passages[0]) <= 900), key=lambda group: -len(group))
+    most = len(second) + 4000
+    for group in groups:
+        if len(second) < most:
+            second += group
+    second += take(sources["squadshifts-wiki"], 1200, rng)
+    for name, count in OTHERS.items():
+        second += take(sources[name], count // 2, rng, 800)
+    second += without_answers(made, second, 900, rng)
+    second += read_questions(str(data / "en-structured.jsonl"))
+    write(second, data / "en-second.jsonl")
 
 
 def chinese(data: Path) -> None:
