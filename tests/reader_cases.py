@@ -28,6 +28,19 @@ SHEET = ReaderLayout(
     slots=4, question=7, longest=64, cls=CLS, sep=SEP, mask=MASK
 )  # passages from position 14 on, 49 tokens
 PARTS = {"words": 0.5, "copies": 1.0, "pointers": 2.0}
+SHORT = "The cat sat on a warm red mat."
+CITY = "北京是中国的首都。上海在中国。"
+ROOMS = ("by the sea", "on a mat", "in Shanghai 上海", "中国", "1, 2 and 2021", "NASA", "Café", "the red house")
+LONG = " ".join(f"The old dogs saw two cats {one}, and was born {other}." for one in ROOMS for other in ROOMS[:3])
+ASKED: list[tuple[str, Any]] = [
+    ("Who sat on the mat?", SHORT),
+    ("中国的首都是哪里？", CITY),
+    ("Where?", [SHORT, CITY]),
+    ("What is the red cat?", LONG),
+    ("Who sat on the mat?", [LONG, SHORT, CITY, ""]),
+    ("谁在上海？", [CITY, SHORT + CITY]),
+    ("Who was born by the sea in 1 2 0 2 1, and what is the cat who sat on a mat?", SHORT),
+]
 
 
 @cache

@@ -18,7 +18,6 @@ from masquerade.nn.model import build
 from masquerade.nn.spec import Spec
 from masquerade.reading import blocks as module
 from masquerade.reading.blocks import own_range, unbroken
-from masquerade.reading.memory import Memory
 from masquerade.reading.reader import Reader, WindowQuestion
 
 SPEC = Spec(
@@ -84,9 +83,9 @@ def test_fewer_blocks_are_read_and_answers_stay_in_the_text(monkeypatch: pytest.
     monkeypatch.setattr(module.choose_blocks, "__defaults__", (3,))
     odds = asker._odds
 
-    def counted(batch: Sequence[list[WindowQuestion]], held: Memory) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
+    def counted(batch: Sequence[list[WindowQuestion]]) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
         read.extend(job.length for jobs in batch for job in jobs)
-        return odds(batch, held)
+        return odds(batch)
 
     monkeypatch.setattr(asker, "_odds", counted)
     answer = asker.ask(*ASKED[0], n_best=4)

@@ -6,7 +6,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -15,7 +14,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from mask_cases import seeded
-from reader_cases import MASK, PARTS, SEP, SHEET, every, network, reader, same, tokenizer
+from reader_cases import (
+    ASKED,
+    CITY,
+    LONG,
+    MASK,
+    PARTS,
+    SEP,
+    SHEET,
+    SHORT,
+    every,
+    network,
+    reader,
+    same,
+    tokenizer,
+)
 
 from masquerade import Model
 from masquerade.errors import MasqueradeError
@@ -25,7 +38,7 @@ from masquerade.reading import reader as module
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
 from masquerade.reading.decoders import DECODERS
 from masquerade.reading.layouts import ReaderLayout, Window
-from masquerade.reading.memory import EncodedPassage, Memory, encode_passages, encode_questions
+from masquerade.reading.memory import encode_passages, encode_questions
 from masquerade.reading.odds import WindowScores, combined, log_probabilities
 from masquerade.reading.reader import Reader, Settings, WindowQuestion
 from masquerade.reading.span_scores import ReaderRows, SpanScores, score_spans
@@ -36,19 +49,6 @@ SCRAPS = [
     " ", "  ", "\t", "\u3000", "\n", "\u200b",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(SCRAPS), min_size=1, max_size=40).map("".join).filter(lambda text: bool(text.strip()))
-SHORT = "The cat sat on a warm red mat."
-CITY = "北京是中国的首都。上海在中国。"
-ROOMS = ("by the sea", "on a mat", "in Shanghai 上海", "中国", "1, 2 and 2021", "NASA", "Café", "the red house")
-LONG = " ".join(f"The old dogs saw two cats {one}, and was born {other}." for one in ROOMS for other in ROOMS[:3])
-ASKED: list[tuple[str, Any]] = [
-    ("Who sat on the mat?", SHORT),
-    ("中国的首都是哪里？", CITY),
-    ("Where?", [SHORT, CITY]),
-    ("What is the red cat?", LONG),
-    ("Who sat on the mat?", [LONG, SHORT, CITY, ""]),
-    ("谁在上海？", [CITY, SHORT + CITY]),
-    ("Who was born by the sea in 1 2 0 2 1, and what is the cat who sat on a mat?", SHORT),
-]
 
 
 def pointing(model: Model, rows: ReaderRows, weights: Mapping[str, float]) -> SpanScores:
@@ -312,93 +312,6 @@ def test_scores_and_the_score_of_no_answer_are_probabilities() -> None:
         assert both.score == pytest.approx(expected, abs=1e-5)
 
 
-# ----------------------------------------------------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize("fork", range(4))
-def test_what_is_remembered_is_answered_the_same_and_read_no_more(fork: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cold = reader(fork).ask_many(ASKED, 4)
-    exact, halved = (reader(fork, stored=stored) for stored in (torch.float32, torch.float16))
-    for warm in (exact, halved):
-        warm.remember([SHORT, CITY, SHORT + CITY, LONG, ""])
-    read = list[Window]()
-    monkeypatch.setattr(module, "encode_passages", lambda model, sheet, windows: read.extend(windows) or [])
-    assert all(same(one, other) for one, other in zip(cold, exact.ask_many(ASKED, 4), strict=True))
-    for one, other in zip(cold, halved.ask_many(ASKED, 4), strict=True):
-        assert one.score == pytest.approx(other.score, abs=2e-2)
-    assert not read
-
-
-def test_a_reader_says_in_which_precision_it_remembers() -> None:
-    for stored in (torch.float16, torch.float32):
-        name = str(stored).removeprefix("torch.")
-        asker = Reader(Settings(SHEET.slots, SHEET.question, PARTS, stored=name).put(network()))
-        asker.remember(SHORT)
-        assert {layer.dtype for held in asker.memory.held.values() for layer in held.layers} == {stored}
-    with pytest.raises(MasqueradeError, match="float16 or float32, not 'int8'"):
-        Reader(Settings(SHEET.slots, SHEET.question, PARTS, stored="int8").put(network()))
-
-
-def test_half_of_the_passages_may_be_remembered() -> None:
-    warm = reader()
-    warm.remember(CITY)
-    for one, other in zip(warm.ask_many(ASKED), reader().ask_many(ASKED), strict=True):
-        assert one.text == other.text
-        assert one.score == pytest.approx(other.score, abs=2e-2)
-
-
-def kept(n: int) -> EncodedPassage:
-    """A passage of n tokens, 64 · n bytes in float32, besides its layout."""
-    return EncodedPassage(SHEET.trunk([9] * n)[:n], torch.ones(n, 4), (torch.ones(2, 2, n, 3),))
-
-
-def test_memory_is_bounded_and_what_was_not_asked_for_longest_goes_first() -> None:
-    one = kept(10).to(torch.float16).size
-    memory = Memory(3 * one, torch.float16)
-    for number in range(3):
-        memory.put((number,), kept(10))
-    assert (len(memory), memory.used) == (3, 3 * one)
-    assert memory.get((0,)) is not None  # now 1 is the oldest
-    memory.put((3,), kept(10))
-    assert [number for number in range(4) if (number,) in memory.held] == [0, 2, 3]
-    memory.put((2,), kept(10))  # again: it is the newest, and counted once
-    assert memory.used == 3 * one
-    memory.put((4,), kept(15))  # two have to go
-    assert list(memory.held) == [(2,), (4,)]
-    assert memory.used == sum(each.size for each in memory.held.values()) <= memory.size
-    assert memory.get((0,)) is None
-    memory.put((5,), kept(31))
-    assert list(memory.held) == [(2,), (4,)], "what is too large for all the room drives nothing out"
-
-
-def test_what_is_remembered_takes_no_more_bytes_than_it_says() -> None:
-    for stored in (torch.float16, torch.float32):
-        asker = reader(fork=2, stored=stored)
-        asker.remember([SHORT, CITY, LONG])
-        memory, storages = asker.memory, dict[int, int]()
-        for each in memory.held.values():
-            for tensor in (each.layout.stacked, each.states, *each.layers):
-                storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        assert sum(storages.values()) <= memory.used
-        assert memory.used == sum(each.size for each in memory.held.values())
-    narrow = reader(fork=2, memory=memory.used // 2, stored=torch.float32)
-    narrow.remember([SHORT, CITY, LONG])
-    assert 0 < len(narrow.memory) < len(memory)
-    assert narrow.memory.used <= narrow.memory.size
-
-
-def test_no_more_is_read_to_be_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TOGETHER", 1)
-    read, texts = list[int](), [f"{SHORT} {number}" for number in "１２0"] + [LONG]
-    wide = reader()
-    wide.remember(texts, read.append)
-    assert sum(read) == len(wide.memory) > 4
-    room, few = sum(each.size for each in list(wide.memory.held.values())[:2]), list[int]()
-    narrow = reader(memory=room)
-    narrow.remember(texts, few.append)
-    assert 0 < len(narrow.memory) <= sum(few) <= 3
-
-
 @pytest.mark.parametrize("fork", range(4))
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_every_decoder_gives_spans_of_the_passage(decoder: str, fork: int) -> None:
@@ -511,37 +424,6 @@ def test_a_question_may_be_a_dict_and_other_shapes_are_one_sentence() -> None:
     ):
         with pytest.raises(MasqueradeError, match=sentence):
             asker.ask_many([wrong])  # type: ignore[list-item]
-
-
-def test_a_reader_asked_from_eight_threads_answers_as_alone() -> None:
-    asked = [(question, passage) for question in ("Who?", "Where is the cat?") for passage in (SHORT, CITY, LONG)] * 4
-    alone = [reader(stored=torch.float32).ask(*each) for each in asked]
-    room = max(each.size for each in encode_passages(network(), SHEET, SHEET.windows(tokenizer(), [LONG]))) * 3
-    busy = reader(stored=torch.float32, memory=room)  # so small that threads drop what others hold
-    with ThreadPoolExecutor(8) as threads:
-        kept = [threads.submit(busy.remember, [LONG, SHORT, CITY]) for _ in range(8)]
-        found = list(threads.map(lambda each: busy.ask(*each), asked))
-        assert all(each.result() is None for each in kept)
-    assert all(same(one, other) for one, other in zip(alone, found, strict=True))
-    assert busy.memory.used == sum(each.size for each in busy.memory.held.values()) <= room
-
-
-def test_a_memory_counts_its_bytes_right_under_threads() -> None:
-    passages = encode_passages(network(), SHEET, [Window(0, (6, 7, 8), (), (0, 3))])
-    memory = Memory(passages[0].to(torch.float32).size * 5, torch.float32)
-    switch = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
-    try:
-        with ThreadPoolExecutor(8) as threads:
-            jobs = [
-                threads.submit(lambda n=n: (memory.put((n % 9,), passages[0]), memory.get((n % 7,))))
-                for n in range(3000)
-            ]
-            for job in jobs:
-                job.result()
-    finally:
-        sys.setswitchinterval(switch)
-    assert memory.used == sum(each.size for each in memory.held.values()) == 5 * passages[0].to(torch.float32).size
 
 
 def test_an_answer_near_the_edge_of_a_window_belongs_to_one_that_shows_what_is_around_it() -> None:

@@ -57,7 +57,8 @@ class PointerReader(Reader):
         self.model, self.tokenizer, self.template = model.eval(), model.tokenizer, PairTemplate.of(model.tokenizer)
         self.layout = layout = PairLayout.for_model(model, self.template)
         self.settings = Settings(layout.slots, layout.question, {"pointers": 1.0}, threshold)
-        self.memory = Memory(0, torch.float32)  # a window is read together with its question, so nothing is kept
+        # a window is read together with its question, so nothing is kept
+        self.memory = self.recent = Memory(0, torch.float32)
         self.scorer = None
 
     def ask_many(
@@ -83,9 +84,7 @@ class PointerReader(Reader):
         return none if self.settings.threshold == BY_NONE else self.settings.threshold
 
     @torch.inference_mode()
-    def _odds(
-        self, batch: Sequence[list[WindowQuestion]], held: Memory
-    ) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
+    def _odds(self, batch: Sequence[list[WindowQuestion]]) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
         jobs = [job for some in batch for job in some]
         logits = pair_logits(self.model, self.template, [(job.ids, job.window.ids) for job in jobs])
         for job, (start, end) in zip(jobs, logits, strict=True):

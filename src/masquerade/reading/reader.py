@@ -45,6 +45,7 @@ STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens of a batch, padding included
 WINDOWS = 32  # windows of a long text that are read for a question
 KEPT = 4  # texts whose windows are kept from one call to the next
+RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
 TOGETHER = 16  # windows that are encoded together by ``remember``
 
 Question = tuple[str, str | Sequence[str]] | Mapping[str, Any]
@@ -104,6 +105,7 @@ class Reader:
         self.model, self.settings = model.eval(), Settings.of(model)
         self.layout, self.tokenizer = self.settings.layout(model), model.tokenizer
         self.memory = Memory(memory, stored or STORED[self.settings.stored])
+        self.recent = Memory(memory // RECENT, torch.float32)
         self.scorer = block_scorer(model) if self.settings.apart else None
 
     @staticmethod
@@ -161,16 +163,15 @@ class Reader:
         jobs = dict[tuple[int, ...], list[WindowQuestion]]()
         texts = {given: self.cut(given) for given in dict.fromkeys(given for _, given in asked)}
         spans_only = decoder == "parallel" and not free
-        held = Memory(self.memory.size, torch.float32)  # windows that are encoded for this call
         for index, (_, given) in enumerate(asked):
-            for window, tokens in self._to_read(texts[given], ids[index], windows, held, spans_only):
+            for window, tokens in self._to_read(texts[given], ids[index], windows, spans_only):
                 job = WindowQuestion(index, ids[index], window.passage, given[window.passage], window, tokens)
                 jobs.setdefault((*window.ids, -1, *(tokens or ())), []).append(job)
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         scored = defaultdict[tuple[int, int], dict[Hashable, WindowScores]](dict)
         for batch in self._batches(jobs):
             if spans_only:
-                for job, odds, total in self._odds(batch, held):
+                for job, odds, total in self._odds(batch):
                     spans = best_spans(odds, job.text, job.places, n_best + SPARE, asked[job.question][0])
                     found = [job.span(each.start, each.length, each.score) for each in spans]
                     text = job.question, job.passage if vote == "all" else 0
@@ -213,7 +214,7 @@ class Reader:
 
     @torch.inference_mode()
     def _to_read(
-        self, text: WindowIndex, question: list[int], most: int, held: Memory, spans_only: bool
+        self, text: WindowIndex, question: list[int], most: int, spans_only: bool
     ) -> list[tuple[Window, tuple[int, ...] | None]]:
         """The windows to read for a question, each with the tokens of its best blocks; None for all its tokens."""
         scorer, best = self.scorer, text.best(question, most)
@@ -223,18 +224,18 @@ class Reader:
             chosen = {window.ids for window in best}
             best = [each for each in text.windows if each.ids in chosen or each.ids in self.memory]
         state = encode_apart(self.model, self.layout, [question])[0][0]
-        tokens = choose_blocks(scorer, state, best, self._encoded(best, held))
+        tokens = choose_blocks(scorer, state, best, self._encoded(best))
         return [(window, each) for window, each in zip(best, tokens, strict=True) if each != ()]
 
-    def _encoded(self, windows: Sequence[Window], held: Memory) -> list[EncodedPassage]:
-        """Windows up to the fork: remembered ones, those held for this call, and others, which are then held."""
-        found = {window.ids: self.memory.get(window.ids) or held.get(window.ids) for window in windows}
+    def _encoded(self, windows: Sequence[Window]) -> list[EncodedPassage]:
+        """Windows up to the fork: remembered ones, those that were read lately, and others, which are then kept."""
+        found = {window.ids: self.memory.get(window.ids) or self.recent.get(window.ids) for window in windows}
         new = [window for window in {each.ids: each for each in windows}.values() if found[window.ids] is None]
         for start in range(0, len(new), TOGETHER):
             part = new[start : start + TOGETHER]
             for window, encoded in zip(part, encode_passages(self.model, self.layout, part), strict=True):
                 found[window.ids] = encoded
-                held.put(window.ids, encoded)
+                self.recent.put(window.ids, encoded)
         return [each for window in windows if (each := found[window.ids]) is not None]
 
     def _threshold(self, none: float) -> float:
@@ -268,11 +269,9 @@ class Reader:
             yield batch
 
     @torch.inference_mode()
-    def _odds(
-        self, batch: Sequence[list[WindowQuestion]], held: Memory
-    ) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
+    def _odds(self, batch: Sequence[list[WindowQuestion]]) -> Iterator[tuple[WindowQuestion, Tensor, float]]:
         """For each question of a window the log-odds of its own spans, (tokens, longest answer), and of all of them."""
-        passages = self._encoded([jobs[0].window for jobs in batch], held)
+        passages = self._encoded([jobs[0].window for jobs in batch])
         chosen = [jobs[0].tokens for jobs in batch]
         passages = [each if some is None else each.part(some) for each, some in zip(passages, chosen, strict=True)]
         rows = encode_questions(self.model, self.layout, passages, [[job.ids for job in jobs] for jobs in batch])
@@ -292,8 +291,7 @@ class Reader:
         """For each question of a window the best answers that a decoder generates, and the probability of none."""
         jobs, drafts = [job for some in batch for job in some], list[list[tuple[int, ...]]]()
         if decoder == "rerank" and not free:
-            held = Memory(0, torch.float32)
-            for job, odds, _ in self._odds(batch, held):
+            for job, odds, _ in self._odds(batch):
                 spans = choose_spans(odds[:, : self.layout.slots], torch.tensor(job.window.ids), max(DRAFTS, n_best))
                 drafts.append([job.window.ids[each.start : each.start + each.length] for each in spans])
         pairs = [(job.ids, job.window.ids) for job in jobs]

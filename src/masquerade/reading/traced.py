@@ -47,9 +47,8 @@ class TracedAnswer:
 def parts_read(reader: Reader, question: str, passages: Sequence[str], windows: int = WINDOWS) -> list[ReadPart]:
     """The parts of passages that are read for a question, in order; those that touch are one."""
     ids = reader.layout.questions(reader.tokenizer, [question])[0]
-    held = Memory(reader.memory.size, torch.float32)
     found = list[ReadPart]()
-    for window, tokens in reader._to_read(reader.cut(tuple(passages)), ids, windows, held, True):
+    for window, tokens in reader._to_read(reader.cut(tuple(passages)), ids, windows, True):
         for token in range(len(window.ids)) if tokens is None else tokens:
             start, end = window.places[token]
             last = found[-1] if found else None
@@ -76,7 +75,7 @@ def traced_answers(reader: Reader, question: str, passage: str, decoders: Sequen
     """The answers of several decoders to a question, from the window of the passage that has the parallel answer. All
     of them read that window anew, so that their times can be compared."""
     fresh = copy(reader)  # the same network, without what is remembered
-    fresh.memory = Memory(0, torch.float32)
+    fresh.memory = fresh.recent = Memory(0, torch.float32)
     best = reader.ask(question, passage, threshold=0.0)
     windows = reader.cut((passage,)).windows
     window = next(

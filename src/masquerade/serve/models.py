@@ -20,7 +20,7 @@ from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
 from masquerade.nn.model import Model
 from masquerade.reading.lexical import WindowIndex
-from masquerade.reading.reader import Reader
+from masquerade.reading.reader import RECENT, Reader
 from masquerade.reading.shipped import LANGUAGES, shipped
 from masquerade.serve.answering import common_folder
 from masquerade.serve.counting import TokenCounter
@@ -128,7 +128,7 @@ class ServedModels:
         for name, path in given.items():
             reader = Reader.load(path)
             if reader.memory.size:  # some readers keep nothing
-                reader.memory.size = limits.memory_bytes
+                reader.memory.size, reader.recent.size = limits.memory_bytes, limits.memory_bytes // RECENT
             reader.cut = KeptWindows(reader)
             yield name, reader
 
