@@ -3,11 +3,11 @@
     python scripts/ship_reader.py RUN TUNE models/reader-en --recipe recipes/reader-en.toml [--questions 300]
 
 TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's card comes from it. The weights of the
-heads are chosen from a small grid, unless --parts gives them, and so is the probability below which there is no answer:
-those with the best sum of F1 over the questions with an answer and the share of the questions without one that get
-none, where refusing costs at most --lose points of that F1. Scores are then mapped so that they are the shares of
-right answers. Encoded passages are kept in half precision if that changes no answer. Tokens that no text can have are
-left out.
+heads are chosen from a small grid, unless --parts gives them, and so is the rule of no answer, by the probability of the
+best answer or by that of none: the choice with the best sum of F1 over the questions with an answer and the share of the
+others that get none, where refusing costs at most --lose points of that F1. Scores are then mapped so that they are the
+shares of right answers. Encoded passages are kept in half precision if that changes no answer. Tokens that no text can
+have are left out.
 """
 
 from __future__ import annotations
@@ -51,19 +51,24 @@ class Tuned:
     f1: list[float]
     answerable: list[bool]
 
-    def at(self, cut: float) -> tuple[float, float]:
+    def at(self, cut: float, by_none: bool = False) -> tuple[float, float]:
         """F1 over the questions that have an answer, and the share of the others that get none, in percent, if answers
-        need a score of ``cut``."""
+        need a score of ``cut``, or with ``by_none`` a score of no answer that is no higher."""
+        kept = [none <= cut for none in self.none] if by_none else [score >= cut for score in self.scores]
         having = sum(self.answerable)
-        f1 = sum(value for value, score in zip(self.f1, self.scores, strict=True) if score >= cut) / having
-        refused = sum(score < cut and not real for score, real in zip(self.scores, self.answerable, strict=True))
+        f1 = sum(value for value, answered in zip(self.f1, kept, strict=True) if answered) / having
+        refused = sum(not answered and not real for answered, real in zip(kept, self.answerable, strict=True))
         return f1, 100 * refused / max(len(self.scores) - having, 1)
 
-    def threshold(self, lose: float) -> float:
-        """The score below which most questions without an answer get none, while F1 over the others falls by at most
-        ``lose`` points."""
+    def rule(self, lose: float) -> tuple[bool, float]:
+        """The rule, by the score of no answer or by that of the answer, and its cut, under which most questions without
+        an answer get none, while F1 over the others falls by at most ``lose`` points."""
         least = self.at(0.0)[0] - lose
-        return max((cut for cut in [0.0, *self.scores] if self.at(cut)[0] >= least), key=lambda cut: self.at(cut)[1])
+        cuts = [(False, cut) for cut in [0.0, *self.scores]] + [(True, cut) for cut in self.none]
+        return max(
+            (each for each in cuts if self.at(each[1], each[0])[0] >= least),
+            key=lambda each: self.at(each[1], each[0])[1],
+        )
 
     def maps(self) -> dict[str, tuple[float, float]]:
         """Maps of scores to the shares of right answers, and of rightly given no answers."""
@@ -125,19 +130,23 @@ def main() -> None:
     best, chosen = -1.0, reader.settings
     for words, copies, pointers in [asked.parts] if asked.parts else GRID:
         parts = {"words": words, "copies": copies, "pointers": pointers}
-        reader.settings = replace(reader.settings, parts=parts, threshold=0.0, calibration={})
+        reader.settings = replace(reader.settings, parts=parts, threshold=0.0, refuse=1.0, calibration={})
         found = tuned(reader, having + lacking, asked.metric)
-        cut = found.threshold(asked.lose)
-        f1, right = found.at(cut)
-        for each in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4):
-            print("at {:.2f}: F1 {:.1f}, refused {:.1f} %".format(each, *found.at(each)))
-        print(f"{parts}: no answer below {cut:.3f}, then F1 {f1:.1f} of {len(having)} with an answer,", end=" ")
+        by_none, cut = found.rule(asked.lose)
+        f1, right = found.at(cut, by_none)
+        for lose in (0.5, 1, 2, 3, 5, 8):
+            each = found.rule(lose)
+            print("losing {}: F1 {:.1f}, refused {:.1f} %".format(lose, *found.at(each[1], each[0])), each)
+        rule = f"if that has more than {cut:.3f}" if by_none else f"below {cut:.3f}"
+        print(f"{parts}: no answer {rule}, then F1 {f1:.1f} of {len(having)} with an answer,", end=" ")
         print(f"and none for {right:.1f} % of {len(lacking)} without", flush=True)
         if f1 + right > best:
             maps = found.maps()
-            least = round(calibrated(cut, maps["answer"]), 4)
-            best, chosen = f1 + right, replace(reader.settings, threshold=least, calibration=maps)
-    print(f"calibrated by {dict(chosen.calibration)}, so that there is no answer below {chosen.threshold}")
+            least = round(calibrated(cut, maps["none" if by_none else "answer"]), 4)
+            limits = {"threshold": 0.0, "refuse": least} if by_none else {"threshold": least, "refuse": 1.0}
+            best, chosen = f1 + right, replace(reader.settings, calibration=maps, **limits)
+    print(f"calibrated by {dict(chosen.calibration)}")
+    print(f"there is no answer below {chosen.threshold}, or if that has more than {chosen.refuse}")
     for stored in STORED:
         replace(chosen, stored=stored).put(model)
         save(model, asked.out, torch.int8)

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -284,6 +285,17 @@ def test_a_long_passage_has_the_odds_of_all_its_windows_each_span_counted_once()
     assert found.score == pytest.approx(1 / total, abs=1e-4)
     for answer in found.alternatives:
         assert answer.score == pytest.approx(odds[answer.start, answer.end] / total, abs=1e-4)
+
+
+def test_there_is_no_answer_where_none_is_more_probable_than_the_reader_allows() -> None:
+    none = reader(threshold=1.1).ask("Where?", SHORT).score
+    asker = reader()
+    for allowed, answered in ((none + 1e-3, True), (none - 1e-3, False)):
+        asker.settings = replace(asker.settings, refuse=allowed)
+        found = asker.ask("Where?", SHORT)
+        assert bool(found) is answered
+        assert answered or (found.score, len(found.alternatives)) == (pytest.approx(none), 1)
+    assert asker.ask("Where?", SHORT, threshold=0.0), "a threshold that is given takes the place of the reader's rule"
 
 
 def test_what_is_below_the_threshold_is_no_answer() -> None:

@@ -108,7 +108,7 @@ class QuestionAnswering:
             reader = self.reader or self._shipped(language(question, context))
             if not asking.handle_impossible_answer:
                 reader = copy(reader)  # it shares the model and what is remembered
-                reader.settings = replace(reader.settings, threshold=0.0)
+                reader.settings = replace(reader.settings, threshold=0.0, refuse=1.0)
             answer = reader.ask(question, context, n_best=asking.top_k)
             none = [] if answer else [_found("", answer.score, 0, 0)]
             others = ([answer] if answer else []) + list(answer.alternatives)

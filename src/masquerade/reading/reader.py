@@ -58,13 +58,14 @@ class Settings:
     slots: int  # the greatest number of tokens of an answer in slots
     question: int  # the greatest number of tokens of a question
     parts: Mapping[str, float]  # the weights of the parts of a span's score
-    threshold: float = 0.0  # there is no answer if the best one has a lower probability
+    threshold: float = 0.0  # there is no answer if the best one has a lower probability …
     written: Mapping[str, float] = field(default_factory=lambda: {"words": 1.0})  # … of a generated token's score
     stored: str = "float16"  # the precision of encoded passages; "float32" where half precision changes answers
     reach: int = 0  # the greatest number of tokens of an answer by pointers; 0: that of slots
     calibration: Mapping[str, Sequence[float]] = field(default_factory=dict)  # maps of probabilities, by MAPS
     apart: bool = False  # whether a question sees its passage only after the fork
     segment: int = 0  # the token type of a passage; that of a question is 0
+    refuse: float = 1.0  # … or if no answer has a higher probability than this
 
     @staticmethod
     def of(model: Model) -> Settings:
@@ -154,7 +155,8 @@ class Reader:
         Of texts with more than twice as many ``windows``, only the ``windows`` that share most words with the question,
         and those that are remembered, are looked at; 0 reads all. A reader that scores blocks reads only the best
         blocks of them (``masquerade.reading.blocks``).
-        There is no answer if the best one has a lower probability than ``threshold``; None: than the reader's own.
+        There is no answer if the best one has a lower probability than ``threshold``; None: by the reader's own
+        settings.
         ``done`` is called with the number of questions of windows that have been answered, for a progress bar.
         """
         _check_options(n_best, vote, decoder, threshold)
@@ -240,7 +242,7 @@ class Reader:
 
     def _threshold(self, none: float) -> float:
         """The least probability of an answer, where that of no answer is ``none``."""
-        return self.settings.threshold
+        return self.settings.threshold if none <= self.settings.refuse else math.inf
 
     @functools.cached_property
     def cut(self) -> Callable[[tuple[str, ...]], WindowIndex]:
