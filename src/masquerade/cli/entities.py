@@ -24,6 +24,9 @@ def build_base(
     sources: Annotated[list[str], typer.Argument(help="JSON lines of facts, entities, relations or articles.")],
     out: Annotated[Path, typer.Option(help="The folder of the new knowledge base.")],
     model: Annotated[str, typer.Option("--model", "-m", help="The encoder that makes vectors of labels.")],
+    vectors: Annotated[
+        str, typer.Option(help="labels, or transe or distmult: those of labels, trained on the graph of facts.")
+    ] = "labels",
 ) -> None:
     """Build a knowledge base from facts (subject, relation, object) or from articles (title, text).
 
@@ -31,7 +34,7 @@ def build_base(
     """
     from masquerade.cli.show.entities import show_build
 
-    show_build(sources, out, model)
+    show_build(sources, out, model, vectors)
 
 
 @entities.command("show")

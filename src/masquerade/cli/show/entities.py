@@ -16,19 +16,19 @@ from masquerade.cli.show.output import print_json
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.drawn import draw_recalled
 from masquerade.memory.entity.fact_memory import FactMemory
-from masquerade.memory.entity.memories import KnownEntity
+from masquerade.memory.entity.memories import LABELS, KnownEntity
 from masquerade.memory.entity.recall import FilledBlank, Recalled, fill_with_memory
 from masquerade.memory.entity.sources import Gathered, create
 from masquerade.memory.entity.vectors import TextVectors
 from masquerade.progress import progress_bar
 
 
-def show_build(sources: Sequence[str], out: Path, model: str) -> None:
+def show_build(sources: Sequence[str], out: Path, model: str, vectors: str) -> None:
     """Build a knowledge base and print its size."""
     gathered = Gathered.of(sources)
     encoder = TextVectors.load(model)
     with progress_bar("entities", len(gathered.labels)) as done:
-        memory = create(gathered, out, encoder, model, done)
+        memory = create(gathered, out, encoder, model, done, vectors)
     print(f"{out}: {len(memory):,} entities, {len(memory.relations()):,} relations, {memory.count():,} facts")
 
 
@@ -37,11 +37,13 @@ def show_entity(base: Path, name: str | None, as_json: bool) -> None:
     memory = FactMemory(base)
     if name is None:
         relations = memory.relations()
+        made = memory.store.meta("vectors", LABELS)
         if as_json:
             labels = [each.label for each in relations]
-            print_json({"entities": len(memory), "facts": memory.count(), "relations": labels})
+            print_json({"entities": len(memory), "facts": memory.count(), "relations": labels, "vectors": made})
             return
-        print(f"{base}: {len(memory):,} entities, {memory.count():,} facts, {len(relations):,} relations")
+        print(f"{base}: {len(memory):,} entities, {memory.count():,} facts, {len(relations):,} relations, "
+              f"vectors of {made}")  # fmt: skip
         for each in relations:
             print(f"  {each.key}  {each.label}")
         return

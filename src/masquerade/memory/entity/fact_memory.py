@@ -7,7 +7,8 @@ from torch import Tensor
 
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.facts import NONE
-from masquerade.memory.entity.memories import EntityMemory, Fact, Relation, blob
+from masquerade.memory.entity.memories import EntityMemory, Fact, Relation
+from masquerade.memory.entity.new_base import blob
 
 
 class FactMemory(EntityMemory):

@@ -11,15 +11,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.aliases import AliasMatcher, Mention, fold
+from masquerade.memory.entity.graph_vectors import GRAPHS
+from masquerade.memory.entity.new_base import VECTORS, alias_rows, blob, fill_folder
 from masquerade.memory.entity.store import KnowledgeStore
 from masquerade.memory.entity.vectors import Progress, TextVectors
 
-VECTORS = "vectors.safetensors"
+LABELS = "labels"
+VECTOR_KINDS = (LABELS, *GRAPHS)
 
 Kind = TypeVar("Kind", bound="EntityMemory")
 
@@ -80,16 +83,21 @@ class EntityMemory:
         facts: Iterable[tuple[str, str, str]] = (),
         source: str = "",
         progress: Progress | None = None,
+        vectors: str = LABELS,
     ) -> Kind:
         """Make a knowledge base in a folder: entities, relations, and facts as keys of subject, relation and object.
-        ``source`` is the encoder's checkpoint. The folder appears when it is complete."""
+        ``source`` is the encoder's checkpoint. ``vectors`` is one of VECTOR_KINDS: those of labels and descriptions, or
+        these trained on the facts. The folder appears when it is complete."""
+        if vectors not in VECTOR_KINDS:
+            raise MasqueradeError(f"There are no vectors '{vectors}'; choose from {', '.join(VECTOR_KINDS)}.")
         target = Path(folder).expanduser()
         if target.exists():
             raise MasqueradeError(f"'{folder}' is there already; choose another folder, or remove it first.")
         fresh = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
             fresh.mkdir(parents=True)
-            _fill(fresh, list(entities), list(relations), facts, encoder, source, progress)
+            graph = "" if vectors == LABELS else vectors
+            fill_folder(fresh, list(entities), list(relations), facts, encoder, source, progress, graph)
             os.replace(fresh, target)
         except OSError as error:
             raise MasqueradeError(f"The knowledge base '{folder}' cannot be written: {error.strerror}.") from error
@@ -179,7 +187,7 @@ class EntityMemory:
                     (key, label, description, vector),
                 )
             (number,) = connection.execute("SELECT number FROM entity WHERE key = ?", (key,)).fetchone()
-            connection.executemany("INSERT OR REPLACE INTO alias VALUES (?, ?, ?)", _aliases(number, label, names))
+            connection.executemany("INSERT OR REPLACE INTO alias VALUES (?, ?, ?)", alias_rows(number, label, names))
         return self.entity(int(number))
 
     def edit_entity(
@@ -197,7 +205,7 @@ class EntityMemory:
             connection.execute("UPDATE entity SET label = ?, description = ? WHERE number = ?", (*new, old.number))
             if vector is not None:
                 connection.execute("UPDATE entity SET vector = ? WHERE number = ?", (vector, old.number))
-            more = _aliases(old.number, new[0], names)
+            more = alias_rows(old.number, new[0], names)
             connection.executemany("INSERT INTO alias VALUES (?, ?, ?) ON CONFLICT DO NOTHING", more)
         return self.entity(old.number)
 
@@ -264,58 +272,3 @@ class EntityMemory:
         if name not in self._cached or self._cached[name][0] != version:
             self._cached[name] = (version, make())
         return self._cached[name][1]
-
-
-def _fill(
-    folder: Path,
-    entities: Sequence[KnownEntity],
-    relations: Sequence[Relation],
-    facts: Iterable[tuple[str, str, str]],
-    encoder: TextVectors,
-    source: str,
-    progress: Progress | None,
-) -> None:
-    """Write the files of a new knowledge base."""
-    encoder.centre = None  # the entities' own
-    vectors = encoder([(each.label, each.description) for each in entities], progress)
-    tensors = {"entities": vectors, "relations": encoder([(each.label, "") for each in relations])}
-    save_file({**tensors, "centre": torch.as_tensor(encoder.centre)}, folder / VECTORS)
-    store = KnowledgeStore(folder, create=True)
-    number = {each.key: index for index, each in enumerate(entities)}
-    of_relation = {each.key: index for index, each in enumerate(relations)}
-    with store.change() as connection:
-        place = str(Path(source).expanduser().resolve()) if Path(source).expanduser().is_dir() and source else source
-        connection.execute("INSERT INTO meta VALUES ('encoder', ?)", (place,))
-        connection.executemany(
-            "INSERT INTO entity (number, key, label, description) VALUES (?, ?, ?, ?)",
-            [(index, each.key, each.label, each.description) for index, each in enumerate(entities)],
-        )
-        connection.executemany(
-            "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)",
-            [row for index, each in enumerate(entities) for row in _aliases(index, each.label, each.names)],
-        )
-        connection.executemany(
-            "INSERT INTO relation (number, key, label) VALUES (?, ?, ?)",
-            [(index, each.key, each.label) for index, each in enumerate(relations)],
-        )
-        connection.executemany(
-            "INSERT OR IGNORE INTO fact VALUES (?, ?, ?)",
-            [(number[subject], of_relation[relation], number[thing]) for subject, relation, thing in facts],
-        )
-    store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    store.close()
-
-
-def _aliases(number: int, label: str, names: Mapping[str, float] | Sequence[str]) -> list[tuple[str, int, float]]:
-    """The rows of an entity's names: folded, its label among them, counts of the same name added."""
-    counts: dict[str, float] = {}
-    given = names if isinstance(names, Mapping) else dict.fromkeys(names, 1.0)
-    for text, count in given.items():
-        counts[fold(text.strip())] = counts.get(fold(text.strip()), 0.0) + float(count)
-    counts.setdefault(fold(label.strip()), 1.0)
-    return [(text, number, count) for text, count in counts.items() if text]
-
-
-def blob(vector: Tensor) -> bytes:
-    """A vector as SQLite keeps it."""
-    return vector.float().contiguous().numpy().tobytes()

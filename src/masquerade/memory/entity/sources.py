@@ -10,7 +10,7 @@ from typing import Any
 from masquerade.data.records import read_records
 from masquerade.errors import MasqueradeError
 from masquerade.memory.entity.fact_memory import FactMemory
-from masquerade.memory.entity.memories import KnownEntity, Relation
+from masquerade.memory.entity.memories import LABELS, KnownEntity, Relation
 from masquerade.memory.entity.vectors import Progress, TextVectors
 
 DESCRIPTION = 300  # characters of a description
@@ -109,16 +109,24 @@ class Gathered:
 
 
 def create(
-    gathered: Gathered, out: str | Path, encoder: TextVectors, origin: str = "", progress: Progress | None = None
+    gathered: Gathered,
+    out: str | Path,
+    encoder: TextVectors,
+    origin: str = "",
+    progress: Progress | None = None,
+    vectors: str = LABELS,
 ) -> FactMemory:
     """Make a knowledge base of what was gathered, in the folder ``out``. ``origin`` is the encoder's checkpoint, which
-    later additions need; ``progress`` is told how many entities each pass has done."""
+    later additions need; ``progress`` is told how many entities each pass has done; ``vectors`` is one of
+    VECTOR_KINDS."""
     if not gathered.labels:
         raise MasqueradeError("There is no entity in these files, so there is no knowledge base to build.")
     relations = [Relation(key, label) for key, label in gathered.relations.items()]
-    return FactMemory.create(out, gathered.entities(), encoder, relations, gathered.facts, origin, progress)
+    return FactMemory.create(out, gathered.entities(), encoder, relations, gathered.facts, origin, progress, vectors)
 
 
-def build(sources: Iterable[str], out: str | Path, encoder: TextVectors, origin: str = "") -> FactMemory:
+def build(
+    sources: Iterable[str], out: str | Path, encoder: TextVectors, origin: str = "", vectors: str = LABELS
+) -> FactMemory:
     """Make a knowledge base in the folder ``out`` from files of facts, entities, relations or articles."""
-    return create(Gathered.of(sources), out, encoder, origin)
+    return create(Gathered.of(sources), out, encoder, origin, vectors=vectors)
