@@ -282,7 +282,7 @@ def linking(model: Model, memory: FactMemory, records: Sequence[LinkedRecord], a
         if "memory.candidate_scores" in outputs:
             chosen = listed.gather(1, outputs["memory.candidate_scores"].argmax(-1, keepdim=True)).squeeze(1)
         else:
-            chosen = outputs["memory.entity_scores"].argmax(-1)
+            chosen = outputs["memory.entities"][:, 0]
         for entity, best, row in zip(gold.tolist(), chosen.tolist(), listed.tolist(), strict=True):
             if entity == IGNORE or entity not in row or (ambiguous and row[1] < 0):
                 continue

@@ -3,7 +3,8 @@
 The input ``memory.mentions`` (m, 2) names the mentions as spans of tokens; without it the part finds them itself. The
 outputs are ``memory.tags`` (rows, n, 3), the scores of BEGIN, INSIDE and OUTSIDE; ``memory.spans`` (m, 2), the
 mentions; ``memory.table``, the entity vectors; ``memory.entity_scores`` (m, entities); and in use
-``memory.entities`` (m, k) and ``memory.weights`` (m, k), the best entities of each mention.
+``memory.entities`` (m, k) and ``memory.weights`` (m, k), the best entities of each mention. In use with a large memory
+FAISS finds these, and there are no ``memory.entity_scores``.
 """
 
 from __future__ import annotations
@@ -54,15 +55,20 @@ class EntitiesAsExperts(Between):
             mentions = from_tags(tags.argmax(-1), flow.layout)
         spans = Spans.of(mentions, flow.layout)
         flow.outputs.update({f"{name}.tags": tags, f"{name}.spans": mentions, f"{name}.table": table})
-        scores = self.query(spans.ends(states)) @ table.T  # (m, entities)
-        flow.outputs[f"{name}.entity_scores"] = scores
+        query = self.query(spans.ends(states))  # (m, d)
         if self.training:
+            flow.outputs[f"{name}.entity_scores"] = scores = query @ table.T  # (m, entities)
             entity = scores.softmax(-1) @ table
         else:
-            best, index = scores.topk(min(self.top, len(table)))
-            weights = best.softmax(-1)  # (m, k)
+            if self.entities.large():
+                index = self.entities.best(query, self.top)  # (m, k)
+            else:
+                flow.outputs[f"{name}.entity_scores"] = scores = query @ table.T
+                index = scores.topk(min(self.top, len(table))).indices
+            near = table[index]  # (m, k, d)
+            weights = (near @ query.unsqueeze(-1)).squeeze(-1).softmax(-1)  # (m, k)
             flow.outputs.update({f"{name}.entities": index, f"{name}.weights": weights})
-            entity = (weights.unsqueeze(1) @ table[index]).squeeze(1)
+            entity = (weights.unsqueeze(1) @ near).squeeze(1)
         update = self.back(entity) * bool(len(table))  # (m, width); an empty memory adds nothing
         added = torch.zeros_like(states).flatten(0, 1).index_add(0, spans.first, update.to(states.dtype))
         return replace(flow, states=self.norm(states + added.view_as(states)))

@@ -132,6 +132,11 @@ class KnowledgeAttention(Between):
     def _scores(self, contextual: Tensor, candidates: Tensor, priors: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of the candidates (m, k) and their normed vectors (m, k, e), from span vectors (m, e)."""
         table = self.entities()
+        if len(table) and candidates.numel() and int(candidates.max()) >= len(table):
+            raise LayoutError(
+                f"A mention has the candidate {int(candidates.max())}, but the memory has {len(table)} entities; give "
+                "candidates of the knowledge base that is attached."
+            )
         if not len(table):
             vectors = contextual.new_zeros(*candidates.shape, contextual.shape[-1])
         else:

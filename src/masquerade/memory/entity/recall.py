@@ -15,6 +15,7 @@ from masquerade.memory.entity.facts import FactsAsExperts
 from masquerade.memory.entity.linked import LinkedText, link
 from masquerade.memory.entity.networks import attach, parts
 from masquerade.nn.model import Model
+from masquerade.text.tokenizer import ROLES
 
 LEAST = 0.001  # the weight from which a fact is shown
 NAME = "memory"  # under which the parts of a network know the knowledge base
@@ -80,6 +81,10 @@ def fill_with_memory(model: Model, memory: FactMemory, text: str, top: int = 5) 
         raise MasqueradeError(f"The best {top} answers cannot be listed; ask for at least one.")
     attach(model, memory, NAME)
     linked = link(text, model.tokenizer, memory, model.spec.longest)
+    if not linked.blanks and any(name in text for name in ROLES["mask"]):
+        raise MasqueradeError(
+            f"The [MASK] comes after the {model.spec.longest} tokens that the model reads; shorten the text before it."
+        )
     if not linked.blanks:
         raise MasqueradeError("The text has no [MASK] to fill; put [MASK] where a word or a name is missing.")
     inputs = linked.inputs(NAME)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from masquerade.errors import MasqueradeError
+from masquerade.memory.entity import search
 
 
 class EntityTable(nn.Module):
@@ -22,10 +23,23 @@ class EntityTable(nn.Module):
         if self.own is not None:
             nn.init.normal_(self.own, std=width**-0.25)
         self.register_buffer("given", torch.zeros(0, width), persistent=False)
+        self._search: tuple[int, search.EntitySearch] | None = None
 
     def forward(self) -> Tensor:
         """All vectors: (entities, width)"""
         return self.given if self.own is None else torch.cat([self.own, self.given])
+
+    def large(self) -> bool:
+        """Whether the best entities are searched by an index instead of by the scores of all."""
+        size = len(self.given) + (0 if self.own is None else len(self.own))
+        return size >= search.LARGE and self.given.device.type == "cpu" and search.faiss_package() is not None
+
+    def best(self, query: Tensor, k: int) -> Tensor:
+        """The numbers of the best k entities of each query (m, width), the best first: (m, k)"""
+        version = 0 if self.own is None else self.own._version  # trained vectors change in place
+        if self._search is None or self._search[0] != version:
+            self._search = (version, search.EntitySearch(self()))
+        return self._search[1](query, k)
 
     @torch.no_grad()
     def set(self, vectors: Tensor, start: bool = False) -> None:
@@ -43,4 +57,7 @@ class EntityTable(nn.Module):
             )
         if start and self.own is not None:
             self.own.copy_(vectors[:trained])
-        self.given = vectors[trained:].to(self.given)
+        given = vectors[trained:].to(self.given)
+        if given.shape != self.given.shape or not torch.equal(given, self.given):
+            self._search = None  # an index of the same vectors goes on
+        self.given = given

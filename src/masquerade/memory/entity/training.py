@@ -156,13 +156,14 @@ def score_examples(model: Model, examples: Sequence[Example], row: int = 128, mi
     for start in range(0, len(rows), micro):
         batch = collate(rows[start : start + micro], model.spec.pad).to(model.device)
         out = model.flow(batch.layout, inputs=batch_inputs(batch.extra)).outputs
-        found = [("answer_accuracy", out["memory.answers"], batch.extra["memory.answer"])]
-        if "memory.entity_scores" in out:
-            found.append(("link_accuracy", out["memory.entity_scores"], batch.extra["memory.gold"]))
+        found = [("answer_accuracy", out["memory.answers"].argmax(-1), batch.extra["memory.answer"])]
+        if "memory.entities" in out and out["memory.entities"].shape[1]:
+            found.append(("link_accuracy", out["memory.entities"][:, 0], batch.extra["memory.gold"]))
         if "memory.candidate_scores" in out:
-            found.append(("link_accuracy", out["memory.candidate_scores"], batch.extra["memory.gold_candidate"]))
-        for name, scores, labels in found:
+            best = out["memory.candidate_scores"].argmax(-1)
+            found.append(("link_accuracy", best, batch.extra["memory.gold_candidate"]))
+        for name, best, labels in found:
             known = labels != IGNORE
-            right[name][0] += int((scores[known].argmax(-1) == labels[known]).sum())
+            right[name][0] += int((best[known] == labels[known]).sum())
             right[name][1] += int(known.sum())
     return {name: good / count for name, (good, count) in right.items() if count}
