@@ -3,11 +3,11 @@
     python scripts/ship_reader.py RUN TUNE models/reader-en --recipe recipes/reader-en.toml [--questions 300]
 
 TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's card comes from it. The weights of the
-heads are chosen from a small grid, unless --parts gives them, and so is the rule of no answer, by the probability of the
-best answer or by that of none: the choice with the best sum of F1 over the questions with an answer and the share of the
-others that get none, where refusing costs at most --lose points of that F1. Scores are then mapped so that they are the
-shares of right answers. Encoded passages are kept in half precision if that changes no answer. Tokens that no text can
-have are left out.
+heads are chosen from a small grid, unless --parts gives them, and so is the rule of no answer, by the probability of
+the best answer or by that of none: the choice with the best sum of F1 over the questions with an answer and the share
+of the others that get none, where refusing costs at most --lose points of that F1. Scores are then mapped so that they
+are the shares of right answers. Encoded passages are kept in half precision if that changes no answer. Tokens that no
+text can have are left out.
 """
 
 from __future__ import annotations
