@@ -1,15 +1,11 @@
-"""The queue: batches by tokens, fairness, overload, clients that have gone, streams, and the stop."""
+"""The queue: batches by tokens, fairness, overload, clients that have gone, and streams."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +23,6 @@ from serve_cases import (
     ServiceLimits,
     Sources,
     client,
-    reader_folder,
     sources,
     wait_until,
 )
@@ -36,7 +31,6 @@ from masquerade.errors import MasqueradeError
 from masquerade.serve.failures import ServiceError
 from masquerade.serve.metrics import Metrics
 from masquerade.serve.scheduler import ClientGoneError, Scheduler
-from masquerade.serve.server import Server
 
 
 class Connection:
@@ -91,6 +85,25 @@ def test_jobs_that_come_together_run_together_up_to_a_number_of_tokens() -> None
         assert scheduler.tokens == 0
 
     scheduled(test, ServiceLimits(batch_tokens=100, wait_seconds=0.05))
+
+
+def test_jobs_of_similar_length_run_together_and_the_first_is_always_among_them() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group = Recorder()
+        sizes = [200, 20, 190, 22, 21, 210]
+        await asyncio.gather(*(scheduler.submit(Connection(), [group], [size], [size]) for size in sizes))
+        assert [sorted(batch) for batch in group.ran] == [[20, 21, 22], [190, 200, 210]]
+
+    scheduled(test, ServiceLimits(wait_seconds=0.2))
+
+
+def test_a_batch_is_bounded_with_its_padding() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group = Recorder()
+        await asyncio.gather(*(scheduler.submit(Connection(), [group], [n], [n]) for n in (80, 90, 100, 100)))
+        assert [sorted(batch) for batch in group.ran] == [[80, 90, 100], [100]]  # 3 rows of 100, not of 90 on average
+
+    scheduled(test, ServiceLimits(batch_tokens=300, wait_seconds=0.2))
 
 
 def test_without_batching_jobs_run_alone() -> None:
@@ -193,6 +206,27 @@ def test_a_stream_goes_on_between_batches() -> None:
     scheduled(test)
 
 
+def test_streams_that_wait_for_their_first_turn_count_too() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        blocked = threading.Event()
+        scheduler.thread.submit(blocked.wait, 20)
+        begun = [asyncio.create_task(scheduler.stream(lambda: iter([1, 2]), 10)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        assert scheduler.tokens == 20
+        blocked.set()
+        found = await asyncio.gather(*begun, return_exceptions=True)
+        refused = [each for each in found if isinstance(each, ServiceError)]
+        assert len(refused) == 3 and {each.status for each in refused} == {429}
+        for stream in found:
+            if not isinstance(stream, BaseException):
+                pieces = list[int]()
+                await _all(stream, pieces)
+                assert pieces == [1, 2]
+        assert scheduler.tokens == 0
+
+    scheduled(test, ServiceLimits(streams=2))
+
+
 async def _all(stream: Any, found: list[int]) -> None:
     async for piece in stream:
         found.append(piece)
@@ -234,50 +268,6 @@ def test_a_client_that_closes_its_connection_is_noticed(tmp_path: Path) -> None:
         wait_until(lambda: value("masquerade_dropped_total") == 1)
         blocked.set()
         wait_until(lambda: service.service.scheduler.tokens == 0)
-
-
-def test_a_stop_lets_requests_finish_and_refuses_new_ones(tmp_path: Path) -> None:
-    with Running(Service(sources(tmp_path))) as service, ThreadPoolExecutor(1) as pool:
-        blocked = threading.Event()
-        service.service.scheduler.thread.submit(blocked.wait, 20)
-        running = pool.submit(service.post, "/v1/answer", ASK)
-        wait_until(lambda: service.service.scheduler.tokens > 0)
-        service.server.handle_exit(signal.SIGTERM, None)
-        status, headers, reply = service.post("/v1/answer", ASK)
-        assert status == 503 and reply["error_type"] == "stopping" and "Retry-After" in {*map(str.title, headers)}
-        blocked.set()
-        assert running.result(20)[0] == 200
-        service.thread.join(20)
-        assert not service.thread.is_alive()
-
-
-def started(*options: str) -> subprocess.Popen[str]:
-    """The command, as a process of its own."""
-    words = [sys.executable, "-m", "masquerade", "serve", "--port", "0", *options]
-    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "MASQUERADE_TOKEN": ""})
-
-
-@pytest.mark.slow
-def test_the_command_serves_until_a_signal(tmp_path: Path) -> None:
-    with started("--reader", f"tiny={reader_folder(tmp_path / 'reader')}") as process:
-        assert process.stderr is not None
-        address = process.stderr.readline().split()[-1]
-        assert "ready" in process.stderr.readline()
-        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
-        connection.request("POST", "/v1/answer", json.dumps(ASK), {"Content-Type": "application/json"})
-        reply = connection.getresponse()
-        assert reply.status == 200 and json.loads(reply.read())["model"] == "tiny"
-        connection.close()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-        assert "who sat" not in process.stderr.read()
-
-
-def test_models_that_cannot_be_loaded_end_the_process_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("masquerade.serve.server.TOLD", 0.01)
-    server = Server(Service(Sources(readers={"x": str(tmp_path / "nothing")})))
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(server.serve_until_stopped).result(30) == 1
 
 
 def test_weights_are_mapped_from_a_file_and_give_the_same_answers(tmp_path: Path) -> None:

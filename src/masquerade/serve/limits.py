@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """ServiceLimits of the service. Sizes are bytes or tokens, as their names say."""
+    """Limits of the service. Sizes are bytes or tokens, as their names say."""
 
     body_bytes: int = 4 << 20  # of a JSON request
     upload_bytes: int = 32 << 20  # of a document
@@ -19,7 +19,7 @@ class ServiceLimits:
     new_tokens: int = 512  # that one request may generate
     layout_tokens: int = 256  # of a drawn mask, with the tokens that the mask adds
     queue_tokens: int = 400_000  # that wait or are being read
-    batch_tokens: int = 8_192  # that are read together
+    batch_tokens: int = 2_048  # that are read together, with padding; more would leave a processor's cache
     wait_seconds: float = 0.004  # how long a request waits for others to be read with it, if nothing else is read
     seconds: float = 60.0  # for one request
     streams: int = 8  # texts that are generated at the same time

@@ -1,9 +1,9 @@
 """Which requests run next, and together: one thread for all models, and a queue bounded by tokens.
 
-Jobs of one group (the same model and options) run as one batch, of at most ``batch_tokens`` real tokens. Jobs are taken
-in the order of a deadline: when they came, plus the time that their own tokens take. So a short job passes a long one
-that came just before it, and a long one waits no longer than its own length: what comes later has a later deadline.
-Between batches every text that is being generated goes on for a moment.
+Jobs of one group (the same model and options) and of similar length run as one batch. Jobs are taken in the order of a
+deadline: when they came, plus the time that their own tokens take. So a short job passes a long one that came just
+before it, and a long one waits no longer than its own length: what comes later has a later deadline. Between batches
+every text that is being generated goes on for a moment.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.metrics import Metrics
 
 RATE = 20_000.0  # tokens a second, until it has been measured
+PADDING = 0.25  # of the tokens of a batch, the share that may be padding
 SLICE = 0.03  # seconds that a generated text goes on between two batches
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class Scheduler:
         self.rate, self.tokens = RATE, 0  # tokens a second; tokens that wait or run
         self._jobs = list[Job]()
         self._streams = list[Stream]()
+        self._starting = 0  # streams that wait for their first turn
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -130,10 +132,17 @@ class Scheduler:
 
     async def stream(self, start: Callable[[], Iterator[Any]], tokens: int) -> AsyncIterator[Any]:
         """The pieces of an iterator that runs in the thread of the models, between batches."""
-        if len(self._streams) >= self.limits.streams:
+        if len(self._streams) + self._starting >= self.limits.streams:
             raise self._full()
         self._admit(tokens)
-        return self._pieces(Stream(await self.call(start)), tokens)
+        self._starting += 1  # while it waits for the thread, others count it
+        self._count(tokens)
+        try:
+            stream = Stream(await self.call(start))
+        finally:
+            self._starting -= 1
+            self._count(-tokens)
+        return self._pieces(stream, tokens)
 
     async def _pieces(self, stream: Stream, tokens: int) -> AsyncIterator[Any]:
         """The pieces of a stream, which goes on while they are asked for."""
@@ -196,14 +205,24 @@ class Scheduler:
             self._count(-job.tokens)
         if not self._jobs:
             return []
-        ordered = sorted(self._jobs, key=lambda job: job.deadline)
-        batch, tokens = [ordered[0]], ordered[0].tokens
-        for job in ordered[1:] if self.batching else ():
-            if job.group == ordered[0].group and tokens + job.tokens <= self.limits.batch_tokens:
-                batch.append(job)
-                tokens += job.tokens
+        first = min(self._jobs, key=lambda job: job.deadline)
+        batch = self._joined(first) if self.batching else [first]
         chosen = set(map(id, batch))
         self._jobs = [job for job in self._jobs if id(job) not in chosen]
+        return batch
+
+    def _joined(self, first: Job) -> list[Job]:
+        """A job and those that run with it: the nearest to it in length, up to ``batch_tokens`` with padding. A network
+        pads all rows to the longest one, and computes the padding too."""
+        others = [job for job in self._jobs if job.group == first.group and job is not first]
+        others.sort(key=lambda job: (abs(job.tokens - first.tokens), job.deadline))
+        batch, longest, real = [first], first.tokens, first.tokens
+        for job in others:
+            widest = max(longest, job.tokens)
+            padded = widest * (len(batch) + 1)
+            if padded <= self.limits.batch_tokens and padded - real - job.tokens <= PADDING * padded:
+                batch.append(job)
+                longest, real = widest, real + job.tokens
         return batch
 
     async def _run_batch(self, batch: Sequence[Job]) -> None:

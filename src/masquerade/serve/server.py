@@ -22,6 +22,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, service: Service, host: str = "127.0.0.1", port: int = 0) -> None:
         self.service, self.failed = service, False
+        self._signalled = False
         self._stopping: asyncio.Task[None] | None = None
         super().__init__(
             uvicorn.Config(
@@ -68,9 +69,11 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A first signal lets requests under way finish and refuses new ones; a second one ends at once."""
-        if self._stopping is not None or sig not in (signal.SIGTERM, signal.SIGINT):
+        if self._signalled or sig not in (signal.SIGTERM, signal.SIGINT):
+            self.force_exit = self._signalled
             super().handle_exit(sig, frame)
             return
+        self._signalled = True
         self.service.begin_stop()
         self._loop.call_soon_threadsafe(self._begin)
 

@@ -47,8 +47,8 @@ class Service:
 
     @property
     def models(self) -> ServedModels:
-        """The loaded models; an error while there are none."""
-        if self._models is None or self.status != "ready":
+        """The loaded models; an error while there are none. Requests that came before a stop still use them."""
+        if self._models is None or self.status not in ("ready", "stopping"):
             raise ServiceError(503, "not_ready", self.detail, {"Retry-After": "2"})
         return self._models
 
