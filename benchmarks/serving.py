@@ -1,253 +1,259 @@
 """Load on the service over loopback: answers a second and latencies, with and without batching, and under overload.
 
-    python benchmarks/serving.py                      # all parts, with the shipped English reader
-    python benchmarks/serving.py --seconds 3 --clients 1 16 --parts closed
-    python benchmarks/serving.py --out serving.json --plot serving.png
+    python benchmarks/serving.py --out serving.json --plot serving.png     # all parts, with the shipped English reader
+    python benchmarks/serving.py --smoke --parts closed                    # about 20 seconds, to see that it works
 
 Parts: ``closed``: clients that ask one question after the other, batching on and off; ``poisson``: arrivals at random,
 the highest rate whose 99th percentile stays below a second; ``overload``: four times that rate, what is refused and how
 long the others take; ``memory``: the size of the process over time; ``same``: answers under load against answers alone.
-The tool is a process of its own, asks loopback only, and stops by itself."""
+What has been measured is in --out at once; the same command goes on with what is missing. The tool is a process of its
+own, asks loopback only, and stops by itself."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-import os
 import random
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-CORPUS = (
-    "The Rosetta Stone was found in July 1799 near the town of Rashid by soldiers who repaired a fort",
-    "Jean-François Champollion announced in 1822 how hieroglyphs work",
-    "The harbour of Arvik was opened by Queen Ingrid in 1931",
-    "Its lighthouse stands on the northern pier, is built of red granite, and is 34 metres high",
-    "The first master of the harbour was Olaf Lund, who had been a pilot for twenty years",
-    "The bakery in Mill Street sells rye bread and closes at noon",
-)
-QUESTIONS = (
-    "When was the stone found?", "Who announced how hieroglyphs work?", "Who opened the harbour?",
-    "How high is the lighthouse?", "Who was the first master?", "When does the bakery close?",
-)  # fmt: skip
+from serving_load import Service, ask, body, closed, poisson
+
+PARTS = ("closed", "poisson", "overload", "memory", "same")
+MODES = {"batching": "--batching", "alone": "--no-batching"}
+QUEUE = 20_000  # tokens that may wait under overload
+SECOND = 1000  # milliseconds
+GAIN, AT = 1.5, "16"  # what batching has to bring, and for how many clients
+GROWTH = 1.03  # of memory, from the middle of the time to its end
 
 
-@dataclass
-class Load:
-    """What a load gave."""
+class Kept:
+    """Measurements in a file, each written when it is made."""
 
-    latencies: list[float] = field(default_factory=list)  # seconds, of answers
-    statuses: Counter[int] = field(default_factory=Counter)
-    seconds: float = 0.0
+    def __init__(self, path: Path | None, settings: dict[str, Any]) -> None:
+        self.path, self.found = path, dict[str, Any]()
+        if path is not None and path.is_file():
+            self.found = json.loads(path.read_text(encoding="utf-8"))
+            if self.found.get("settings") != settings:
+                raise SystemExit(f"'{path}' was measured with other settings; delete it, or give another --out.")
+        self.found["settings"] = settings
 
-    def summary(self) -> dict[str, Any]:
-        """Answers a second and percentiles in milliseconds."""
-        ordered = sorted(self.latencies)
-        share = {p: round(1000 * ordered[min(len(ordered) - 1, int(p / 100 * len(ordered)))], 1) if ordered else None
-                 for p in (50, 95, 99)}  # fmt: skip
+    def get(self, *names: str) -> Any:
+        """A measurement by its names; None if it is missing."""
+        place: Any = self.found
+        for name in names:
+            place = place.get(name, {})
+        return place or None
+
+    def measure(self, names: tuple[str, ...], make: Callable[[], Any]) -> Any:
+        """A measurement, made if it is missing."""
+        if (known := self.get(*names)) is None:
+            known = make()
+            place = self.found
+            for name in names[:-1]:
+                place = place.setdefault(name, {})
+            place[names[-1]] = known
+            print(f"{' '.join(names)}: {json.dumps(known)}", flush=True)
+            self.save()
+        return known
+
+    def save(self) -> None:
+        """Write all measurements, if there is a file for them."""
+        if self.path is not None:
+            self.path.write_text(json.dumps(self.found, indent=2) + "\n", encoding="utf-8")
+
+
+def measure_closed(kept: Kept, options: list[str], given: argparse.Namespace) -> None:
+    """Answers a second by the number of clients, with and without batching. Both services run all the time and are
+    asked in turn, so that a machine that gets slower changes both."""
+    missing = [count for count in given.clients if not all(kept.get("closed", mode, str(count)) for mode in MODES)]
+    if missing:
+        with Service("--batching", *options) as one, Service("--no-batching", *options) as other:
+            services = dict(zip(MODES, (one, other), strict=True))
+            for service in services.values():
+                asyncio.run(closed(service.port, 2, min(2.0, given.seconds), seed=999))  # warm
+            for count in missing:
+                for mode, service in services.items():
+                    kept.measure(
+                        ("closed", mode, str(count)),
+                        lambda port=service.port, count=count: (  # type: ignore[misc]
+                            asyncio.run(closed(port, count, given.seconds, seed=count)).summary()
+                        ),
+                    )
+    rows = {mode: kept.get("closed", mode) for mode in MODES}
+    kept.found["closed"]["gain"] = {
+        count: round(each["answers_per_second"] / max(rows["alone"][count]["answers_per_second"], 1e-9), 2)
+        for count, each in rows["batching"].items()
+    }
+
+
+def measure_poisson(kept: Kept, options: list[str], given: argparse.Namespace) -> float:
+    """The highest rate whose 99th percentile is at most a second: doubled until it is too high, then halved between."""
+    if (known := kept.get("poisson", "held")) is not None:
+        return float(known["per_second"])
+    with Service("--queue-tokens", str(QUEUE), *options) as service:
+        asyncio.run(closed(service.port, 2, min(2.0, given.seconds), seed=999))  # warm
+
+        def holds(rate: float) -> bool:
+            seconds = given.seconds if given.smoke else max(given.seconds, 200 / rate)  # 99 % need some requests
+            load = kept.measure(
+                ("poisson", "rates", f"{rate:g}"),
+                lambda: asyncio.run(poisson(service.port, rate, seconds)).summary(),
+            )
+            return set(load["statuses"]) == {"200"} and load["p99_ms"] <= SECOND
+
+        held, rate = 0.0, 2.0
+        while rate <= 512 and holds(rate):
+            held, rate = rate, 2 * rate
+        low, high = held, rate
+        for _ in range(0 if given.smoke else 3):
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+    return float(kept.measure(("poisson", "held"), lambda: {"per_second": low})["per_second"])
+
+
+def measure_overload(kept: Kept, options: list[str], given: argparse.Namespace) -> None:
+    """Four times the rate that is held: what is refused, how long answers and /healthz take, and whether a request
+    after it is answered."""
+    rate = 4 * max(2.0, measure_poisson(kept, options, given))
+
+    async def loaded(port: int) -> dict[str, Any]:
+        health = list[float]()
+
+        async def watch() -> None:
+            while True:
+                health.append((await ask(port, path="/healthz"))[2])
+                await asyncio.sleep(0.2)
+
+        watching = asyncio.create_task(watch())
+        load = await poisson(port, rate, given.seconds, seed=1)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        after = await ask(port, body(random.Random(2)))
+        slowest, total = round(1000 * max(health), 1), sum(load.statuses.values())
         return {
-            "answers_per_second": round(len(ordered) / max(self.seconds, 1e-9), 2), "p50_ms": share[50],
-            "p95_ms": share[95], "p99_ms": share[99], "statuses": dict(self.statuses),
+            "rate": rate, **load.summary(), "refused_share": round(load.statuses[429] / total, 3),
+            "healthz_slowest_ms": slowest, "afterwards": {"status": after[0], "ms": round(1000 * after[2], 1)},
         }  # fmt: skip
 
+    def run() -> dict[str, Any]:
+        with Service("--queue-tokens", str(QUEUE), *options) as service:
+            asyncio.run(closed(service.port, 2, min(2.0, given.seconds), seed=999))  # warm
+            return asyncio.run(loaded(service.port))
 
-def body(rng: random.Random, fresh: bool) -> bytes:
-    """A question about a passage of a few sentences: new ones, or one of a few that come again."""
-    chooser = rng if fresh else random.Random(rng.randrange(8))
-    count = chooser.choice((2, 4, 8, 12))
-    passage = ". ".join(chooser.choice(CORPUS) for _ in range(count)) + "."
-    return json.dumps({"question": rng.choice(QUESTIONS), "passages": [passage]}).encode()
-
-
-async def ask(port: int, data: bytes) -> tuple[int, bytes, float]:
-    """Status, body and seconds of one request on a connection of its own."""
-    start = time.perf_counter()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        lines = (
-            "POST /v1/answer HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Connection: close",
-            f"Content-Length: {len(data)}", "", "",
-        )  # fmt: skip
-        writer.write("\r\n".join(lines).encode() + data)
-        await writer.drain()
-        reply = await reader.read()
-    finally:
-        writer.close()
-    head_end = reply.index(b"\r\n\r\n")
-    return int(reply[9:12]), reply[head_end + 4 :], time.perf_counter() - start
+    kept.measure(("overload",), run)
 
 
-async def closed(port: int, clients: int, seconds: float, fresh: bool = True, seed: int = 0) -> Load:
-    """Clients that ask one question after the other."""
-    load, end = Load(), time.perf_counter() + seconds
+def measure_memory(kept: Kept, options: list[str], given: argparse.Namespace) -> None:
+    """The size of the process, twenty times over some minutes of load with new passages."""
 
-    async def client(number: int) -> None:
-        rng = random.Random(seed * 1000 + number)
-        while time.perf_counter() < end:
-            status, _, taken = await ask(port, body(rng, fresh))
-            load.statuses[status] += 1
-            if status == 200:
-                load.latencies.append(taken)
+    def run() -> dict[str, Any]:
+        sizes = list[float]()
+        with Service("--memory", "64", *options) as service:
+            for turn in range(20):
+                asyncio.run(closed(service.port, 8, 3 * given.minutes, seed=100 + turn))
+                sizes.append(service.megabytes())
+        return {"minutes": given.minutes, "megabytes": sizes, "growth": round(max(sizes[15:]) / max(sizes[5:10]), 3)}
 
-    start = time.perf_counter()
-    await asyncio.gather(*(client(number) for number in range(clients)))
-    load.seconds = time.perf_counter() - start
-    return load
+    kept.measure(("memory",), run)
 
 
-async def poisson(port: int, rate: float, seconds: float, seed: int = 0) -> Load:
-    """Requests that arrive at random, ``rate`` a second, whether or not earlier ones have been answered."""
-    load, rng, tasks = Load(), random.Random(seed), list[asyncio.Task[None]]()
-
-    async def one(data: bytes) -> None:
-        status, _, taken = await ask(port, data)
-        load.statuses[status] += 1
-        if status == 200:
-            load.latencies.append(taken)
-
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        tasks.append(asyncio.create_task(one(body(rng, True))))
-        await asyncio.sleep(rng.expovariate(rate))
-    await asyncio.gather(*tasks)
-    load.seconds = time.perf_counter() - start
-    return load
-
-
-class Service:
-    """A service in a process of its own, on a free port."""
-
-    def __init__(self, *options: str) -> None:
-        words = [sys.executable, "-m", "masquerade", "serve", "--port", "0", *options]
-        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        self.port = int(self.process.stderr.readline().strip().rpartition(":")[2])
-        if "ready" not in (said := self.process.stderr.readline()):
-            raise SystemExit(f"The service did not start: {said}")
-
-    def __enter__(self) -> Service:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.process.terminate()
-        self.process.wait(90)
-
-    def megabytes(self) -> float:
-        """The resident memory of the process."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
-
-
-def measure_closed(options: Sequence[str], clients: Sequence[int], seconds: float) -> dict[str, Any]:
-    """Answers a second by the number of clients, with and without batching."""
-    found: dict[str, Any] = {}
-    for name, flag in (("batching", "--batching"), ("alone", "--no-batching")):
-        with Service(flag, *options) as service:
-            asyncio.run(closed(service.port, 2, min(2.0, seconds)))  # warm
-            found[name] = {
-                str(count): asyncio.run(closed(service.port, count, seconds, seed=count)).summary() for count in clients
-            }
-    found["gain"] = {
-        count: round(each["answers_per_second"] / max(found["alone"][count]["answers_per_second"], 1e-9), 2)
-        for count, each in found["batching"].items()
-    }
-    return found
-
-
-def measure_poisson(options: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The highest rate whose 99th percentile is at most a second, and what happens at four times that rate."""
-    found: dict[str, Any] = {"rates": {}}
-    with Service("--queue-tokens", "20000", *options) as service:
-        rate, held = 1.0, 0.0
-        while rate <= 512:
-            load = asyncio.run(poisson(service.port, rate, seconds)).summary()
-            found["rates"][str(rate)] = load
-            if load["p99_ms"] is None or load["p99_ms"] > 1000 or load["statuses"].get(429):
-                break
-            held, rate = rate, rate * 2
-        found["held_per_second"] = held
-        found["overload"] = asyncio.run(poisson(service.port, max(4 * held, 8), seconds, seed=1)).summary()
-    return found
-
-
-def measure_memory(options: Sequence[str], minutes: float) -> dict[str, Any]:
-    """The size of the process, ten times over some minutes of load with new passages."""
-    sizes = list[float]()
-    with Service("--memory", "64", *options) as service:
-        for turn in range(10):
-            asyncio.run(closed(service.port, 8, 6 * minutes, seed=100 + turn))
-            sizes.append(service.megabytes())
-    return {"megabytes": sizes}
-
-
-def measure_same(options: Sequence[str]) -> dict[str, Any]:
-    """How many answers under load differ from answers alone, and by how much the scores do."""
+def measure_same(kept: Kept, options: list[str], given: argparse.Namespace) -> None:
+    """How many answers under load differ from answers alone, and by how much the scores do. Each service reads every
+    passage for the first time."""
     rng = random.Random(7)
-    bodies = [body(rng, True) for _ in range(48)]
-    with Service(*options) as service:
+    bodies = [body(rng) for _ in range(12 if given.smoke else 96)]
 
-        async def both() -> tuple[list[Any], list[Any]]:
-            alone = [json.loads((await ask(service.port, data))[1]) for data in bodies]
-            together = await asyncio.gather(*(ask(service.port, data) for data in bodies))
-            return alone, [json.loads(each[1]) for each in together]
+    async def together(port: int) -> list[Any]:
+        return [json.loads(each[1]) for each in await asyncio.gather(*(ask(port, data) for data in bodies))]
 
-        alone, together = asyncio.run(both())
-    pairs = list(zip(alone, together, strict=True))
-    return {
-        "questions": len(pairs), "different": sum(one["answer"] != two["answer"] for one, two in pairs),
-        "largest_difference_of_scores": max(abs(one["score"] - two["score"]) for one, two in pairs),
-    }  # fmt: skip
+    async def alone(port: int) -> list[Any]:
+        return [json.loads((await ask(port, data))[1]) for data in bodies]
+
+    def run() -> dict[str, Any]:
+        with Service("--no-batching", *options) as service:
+            single = asyncio.run(alone(service.port))
+        with Service("--batching", *options) as service:
+            batched = asyncio.run(together(service.port))
+        pairs = list(zip(single, batched, strict=True))
+        return {
+            "questions": len(pairs), "different": sum(place(one) != place(two) for one, two in pairs),
+            "largest_difference_of_scores": max(abs(one["score"] - two["score"]) for one, two in pairs),
+        }  # fmt: skip
+
+    def place(reply: dict[str, Any]) -> tuple[Any, ...]:
+        return reply["answer"], reply["passage"], reply["start"], reply["end"]
+
+    kept.measure(("same",), run)
+
+
+def checks(kept: Kept) -> dict[str, bool]:
+    """Which of the claims hold, of those that were measured."""
+    found = dict[str, bool]()
+    if gain := kept.get("closed", "gain", AT):
+        found[f"batching brings {GAIN} times at {AT} clients"] = gain >= GAIN
+    if held := kept.get("poisson", "held"):
+        found["a rate is held with a 99th percentile of a second"] = held["per_second"] > 0
+    if over := kept.get("overload"):
+        found["overload is refused, and no reply is lost"] = set(over["statuses"]) == {"200", "429"}
+        found["after an overload requests are answered"] = over["afterwards"]["status"] == 200
+    if memory := kept.get("memory"):
+        found["memory is flat"] = memory["growth"] <= GROWTH
+    if same := kept.get("same"):
+        found["answers under load equal answers alone"] = same["different"] == 0
+    return found
 
 
 def plot(found: dict[str, Any], path: Path) -> None:
-    """Answers a second and the 95th percentile by the number of clients."""
+    """Answers a second, and the median and 99th percentile, by the number of clients."""
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for name in ("batching", "alone"):
-        rows = found["closed"][name]
-        counts = [int(count) for count in rows]
-        left.plot(counts, [each["answers_per_second"] for each in rows.values()], marker="o", label=name)
-        right.plot(counts, [each["p95_ms"] for each in rows.values()], marker="o", label=name)
-    for axis, title in ((left, "answers a second"), (right, "95th percentile, ms")):
+    for mode, colour in zip(MODES, ("C0", "C1"), strict=True):
+        rows = {int(count): each for count, each in found["closed"][mode].items()}
+        left.plot(rows, [each["answers_per_second"] for each in rows.values()], marker="o", color=colour, label=mode)
+        for percent, style in ((50, "-"), (95, "--"), (99, ":")):
+            times = [each[f"p{percent}_ms"] for each in rows.values()]
+            right.plot(rows, times, style, marker=".", color=colour, label=f"{mode}, {percent} %")
+    for axis, title in ((left, "answers a second"), (right, "milliseconds until the answer")):
         axis.set(xscale="log", xlabel="clients", title=title)
-        axis.set_xticks(counts, [str(count) for count in counts])
-        axis.legend()
+        axis.set_xticks(list(rows), [str(count) for count in rows])
+        axis.minorticks_off()
+        axis.legend(fontsize="small")
+    right.set_yscale("log")
     figure.savefig(path, dpi=150)
 
 
 def main() -> None:
-    """Measure, print and save."""
+    """Measure what is missing, print and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reader", default="en=en", help="NAME=PATH, as for masquerade serve")
     parser.add_argument("--threads", help="processor threads of the service")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--minutes", type=float, default=10.0, help="of the measurement of memory")
-    parser.add_argument("--parts", nargs="+", default=["closed", "poisson", "memory", "same"])
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--smoke", action="store_true", help="a few seconds of each part; its figures mean little")
+    parser.add_argument("--out", type=Path, help="JSON; what is in it is not measured again")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
+    if given.smoke:
+        given.clients, given.seconds, given.minutes = [1, 16], 4.0, 0.25
     options = ["--reader", given.reader, *(["--threads", given.threads] if given.threads else [])]
-    parts = {
-        "closed": lambda: measure_closed(options, given.clients, given.seconds),
-        "poisson": lambda: measure_poisson(options, given.seconds),
-        "memory": lambda: measure_memory(options, given.minutes),
-        "same": lambda: measure_same(options),
-    }
-    found = {name: parts[name]() for name in given.parts}
-    print(json.dumps(found, indent=2))
-    if given.out:
-        given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    if given.plot and "closed" in found:
-        plot(found, given.plot)
+    kept = Kept(given.out, {"options": options, "seconds": given.seconds, "minutes": given.minutes})
+    parts: dict[str, Callable[[Kept, list[str], argparse.Namespace], Any]] = {
+        "closed": measure_closed, "poisson": measure_poisson, "overload": measure_overload,
+        "memory": measure_memory, "same": measure_same,
+    }  # fmt: skip
+    for name in given.parts:
+        parts[name](kept, options, given)
+    kept.found["checks"] = checks(kept)
+    kept.save()
+    print(json.dumps({"gain": kept.get("closed", "gain"), "checks": kept.found["checks"]}, indent=2))
+    if given.plot and kept.get("closed"):
+        plot(kept.found, given.plot)
 
 
 if __name__ == "__main__":
