@@ -285,7 +285,7 @@ def test_a_long_text_is_read_to_its_end(tiny: Path, tmp_path: Path) -> None:
     session = AskSession(Reader.load(tiny), read_documents([str(tmp_path / "long.txt")])[0], AskOptions(), as_json=True)
     done = list[int]()
     session.reader.ask_many([("where?", session.texts)], done=done.append)
-    assert sum(done) == session.windows == 32  # the bar gets to its end, and not beyond
+    assert sum(done) == session.windows == WINDOWS  # the bar gets to its end, and not beyond
     done.clear()
     session.reader.ask_many([("where?", session.texts)], windows=0, done=done.append)
     assert sum(done) > 50  # all of the text

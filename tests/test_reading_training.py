@@ -244,7 +244,7 @@ def test_shorter_windows_than_the_reader_has_room_for_can_be_learnt_from(home: P
     whole = tokenizer().encode(TALE)
     tales = [lesson for lesson in job.windows if lesson.article == "tales"]
     assert [lesson.window.ids for lesson in tales] == [
-        tuple(whole[at : at + 20]) for at in range(0, len(whole) - 10, 10)
+        tuple(whole[at : at + 20]) for at in range(0, len(whole) - 5, 15)
     ]
     answered = {tuple(ids) for lesson in job.windows for ids, spans in lesson.questions if spans}
     asked = tokenizer().encode_places([question for *_, question, golds in QUESTIONS if golds])

@@ -85,7 +85,7 @@ def ask(
             help="Of a long text, read only this many windows (of about 450 tokens) that share most words with the "
             "question; 0 reads all.",
         ),
-    ] = 32,
+    ] = 24,
     threshold: Annotated[
         float | None,
         typer.Option(

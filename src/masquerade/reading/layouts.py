@@ -18,6 +18,8 @@ from masquerade.layout import Kind, Layout, batch, join
 from masquerade.masks import Ids, shared_passage
 from masquerade.text.tokenizer import Tokenizer
 
+OVERLAP = 4  # a window shares one part in this many of its tokens with the next one
+
 
 @dataclass(frozen=True)
 class Window:
@@ -81,10 +83,10 @@ class ReaderLayout:
         return self.longest - self.start - 1
 
     def windows(self, tokenizer: Tokenizer, passages: Sequence[str], room: int = 0) -> list[Window]:
-        """Passages as windows of ``room`` tokens; 0: as many as fit. Windows overlap by half, or by the longest answer
-        if that is more, so that every answer is whole in the window it belongs to, with context on both sides."""
+        """Passages as windows of ``room`` tokens; 0: as many as fit. Windows overlap by a quarter, or by the longest
+        answer if that is more, so that an answer is whole in the window it belongs to, with context on both sides."""
         room = min(room or self.room, self.room)
-        step, found = max(1, min(room // 2, room - self.longest_answer)), []
+        step, found = max(1, min(room - room // OVERLAP, room - self.longest_answer)), []
         margin = max(0, min((room - step) // 2, room - step - self.longest_answer))  # the longest own answer must fit
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
             for begin in range(0, max(1, len(ids) - room + step), step):

@@ -43,7 +43,7 @@ from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
 TOKENS = 8192  # tokens of a batch, padding included
-WINDOWS = 32  # windows of a long text that are read for a question
+WINDOWS = 24  # windows of a long text that are read for a question
 KEPT = 4  # texts whose windows are kept from one call to the next
 RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
 TOGETHER = 16  # windows that are encoded together by ``remember``
