@@ -28,7 +28,7 @@ from masquerade.documents.document import Citation, Document, language
 from masquerade.documents.folders import read_documents
 from masquerade.reading.answers import VOTES, Answer
 from masquerade.reading.decoders import DECODERS
-from masquerade.reading.reader import Reader, Settings
+from masquerade.reading.reader import WINDOWS, Reader, Settings
 from masquerade.reading.records import read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.text.tokenizer import Tokenizer, word_pieces
