@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 
 from masquerade.text.tokenizer import Tokenizer
 
-KEPT = 4096  # texts whose numbers are kept
+KEPT = 8 << 20  # characters of the texts whose numbers are kept
 LONG = 512  # characters from which a number is worth keeping
 
 
@@ -20,6 +20,7 @@ class TokenCounter:
         self.backend = Backend.from_str(tokenizer.backend.to_str())
         self.backend.no_truncation()
         self._known: OrderedDict[str, int] = OrderedDict()
+        self.held = 0  # characters of these texts
 
     def __call__(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, without special tokens."""
@@ -32,8 +33,9 @@ class TokenCounter:
         for text, count in counts.items():
             if len(text) >= LONG:
                 self._known[text] = count
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
+                self.held += len(text)
+        while self.held > KEPT:
+            self.held -= len(self._known.popitem(last=False)[0])
         return found
 
     def _seen(self, text: str) -> int:

@@ -30,7 +30,7 @@ from masquerade.serve.shared_weights import share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
-WINDOW_TOKENS = 2_000_000  # of the texts whose windows are kept from one request to the next
+WINDOW_TOKENS = 200_000  # of the texts whose windows are kept from one request to the next; about 200 bytes each
 
 
 @dataclass(frozen=True)
