@@ -17,7 +17,8 @@ from collection_cases import write_folder
 from entity_cases import knowledge
 from serve_cases import PASSAGE, Running, Service, facts_model, plain_folder, sources
 
-from masquerade import KnowledgeBase, save
+from masquerade import KnowledgeBase, load, save
+from masquerade.writing.settings import WritingSettings
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 expect = playwright.expect
@@ -45,7 +46,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     knowledge(folder / "facts").close()
     save(facts_model(), folder / "facts-model")
     plain = plain_folder(folder / "plain")
+    save(WritingSettings(training="masked", target_length=8).put(load(plain)), folder / "writer")
     more = {
+        "writers": {"titles": str(folder / "writer")},
         "fillers": {"bert": plain}, "generators": {"bert": plain}, "collections": {"town": str(folder / "kb")},
         "facts": {"world": (str(folder / "facts-model"), str(folder / "facts" / "kb"))},
     }  # fmt: skip
@@ -182,7 +185,11 @@ def test_a_mask_is_drawn_and_a_row_tells_what_it_sees(browser: Any, service: Run
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
         seen = page.inner_text("#sees")
-        assert seen.startswith("2 cat") and ("看见" if language == "zh" else "sees") in seen
+        assert (
+            seen.startswith("2 坐" if language == "zh" else "2 cat")
+            and ("看见" if language == "zh" else "sees") in seen
+        )
+        assert ("块扩散" if language == "zh" else "Block diffusion") in page.inner_text("#caption")
         page.focus("#sliders input")
         page.keyboard.press("ArrowRight")
         page.wait_for_url(re.compile(r"m\.block=3"), timeout=SECONDS)
@@ -213,6 +220,25 @@ def test_texts_are_filled_and_continued(browser: Any, service: Running, language
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_title_is_written_and_kept_in_the_address(browser: Any, service: Running, language: str) -> None:
+    text = "北京是中国的首都。" if language == "zh" else "the cat sat on a warm red mat ."
+    with Visit(browser, service, f"tab=write&lang={language}") as page:
+        assert ("标题" if language == "zh" else "title") in page.inner_text("#write")
+        page.click("#write-button")
+        assert page.locator("#written .answer").count() == 0  # an empty text is not sent
+        page.fill("#write-text", text)
+        page.click("#write-button")
+        expect(page.locator("#written .answer")).not_to_have_count(0, timeout=SECONDS)
+        assert page.get_attribute("#written", "aria-live") == "polite"
+        assert page.locator("#written .meter").count() == page.locator("#written .answer").count()
+        assert ("毫秒" if language == "zh" else "ms") in page.inner_text("#written")
+        shot(page, f"write-{language}")
+        state = urlsplit(page.url).fragment
+    with Visit(browser, service, state) as page:
+        assert page.input_value("#write-text") == text
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_changed_fact_changes_the_answer(browser: Any, service: Running, language: str) -> None:
     with Visit(browser, service, f"tab=memory&lang={language}") as page:
         page.wait_for_selector("#facts tbody tr", timeout=SECONDS)
@@ -239,6 +265,7 @@ def test_a_phone_the_keyboard_and_the_theme(browser: Any, service: Running) -> N
             page.click(f"#tab-{name}")
             page.wait_for_timeout(150)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        assert page.evaluate("document.querySelector('.bar').offsetHeight") < 70  # one line
         page.click("#tab-ask")
         page.click("#example")
         shot(page, "phone")

@@ -17,6 +17,21 @@ def test_every_word_is_there_in_both_languages() -> None:
     assert used <= keys[0]
 
 
+def test_every_mask_has_a_chinese_caption_and_an_example_that_can_be_drawn() -> None:
+    from masquerade.drawing.gallery import EXAMPLES, picture
+
+    file = Path(__file__).parents[1] / "src/masquerade/serve/page/captions.js"
+    text = file.read_text(encoding="utf-8")
+    sentence = re.search(r'SENTENCE = "(.+)"', text)
+    assert sentence is not None
+    found = {name: (caption, example) for name, caption, example in re.findall(r'  (\w+): \["(.+?)", (.+?)\],', text)}
+    assert set(found) == set(EXAMPLES)
+    for name, (caption, example) in found.items():
+        assert re.search("[一-鿿]", caption) and caption.endswith("。"), name
+        drawn = picture(name, sentence[1] if example == "SENTENCE" else example.strip('"'))
+        assert any(re.search("[一-鿿]", token) for token in drawn.columns), name
+
+
 def test_the_page_asks_for_nothing_outside_and_makes_no_html_of_strings() -> None:
     folder = Path(__file__).parents[1] / "src/masquerade/serve/page"
     for file in folder.iterdir():

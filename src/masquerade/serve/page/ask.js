@@ -1,8 +1,8 @@
 // Ask: a document, questions about it, the answers in their place, and decoders side by side.
 import { api } from "./api.js";
-import { bar, busy, characters, field, h, fill, marked, table } from "./dom.js";
+import { bar, busy, characters, field, h, fill, marked, percent, table } from "./dom.js";
 import { get, set } from "./state.js";
-import { EXAMPLES, language, t } from "./words.js";
+import { EXAMPLES, language, placed, t } from "./words.js";
 
 let file = null; // {name, unit, places, text} of an opened file; null for pasted text
 
@@ -15,7 +15,7 @@ export function draw(root, { models, say }) {
   const open = h("button", { type: "button", class: "quiet", onclick: () => picker.click() }, t("open"));
   const example = h("button", { type: "button", class: "quiet", id: "example" }, t("example"));
   const question = h("input", { id: "question", value: get("q"), required: true, autocomplete: "off" });
-  const decoder = h("select", { id: "decoder" }, models.decoders.map((each) => h("option", { value: each }, each)));
+  const decoder = h("select", { id: "decoder" }, models.decoders.map((each) => h("option", { value: each }, `${each} · ${t(`decoder.${each}`)}`)));
   decoder.value = get("decoder", "parallel");
   const button = h("button", { class: "primary", id: "ask-button" }, t("askButton"));
   const answers = h("div", { id: "answers", "aria-live": "polite" }, h("p", { class: "soft" }, t("noQuestions")));
@@ -67,15 +67,15 @@ export function draw(root, { models, say }) {
     const unit = file ? file.unit : "line";
     if (file?.places.length) {
       const before = file.places.filter((each) => each.start <= reply.start).at(-1) || file.places[0];
-      return `${t(unit)} ${before.number}`;
+      return placed(unit, before.number);
     }
     const lines = String(characters(text.value).slice(0, reply.start)).split("\n").length;
-    return `${t("line")} ${lines}`;
+    return placed("line", lines);
   }
 
   function card(reply, body) {
     const chips = reply.alternatives.map((each) => h("button", { type: "button", onclick: () => show(reply, each) },
-      each.answer, " ", h("small", {}, `${(each.score * 100).toFixed(1)} %`)));
+      each.answer, " ", h("small", {}, percent(each.score))));
     const seen = reply.remembered ? ` · ${reply.remembered} / ${reply.windows} ${t("windows")} ${t("readBefore")}` : "";
     const compared = h("div", { class: "compared" });
     const compare = h("button", { type: "button", class: "quiet compare" }, t("compare"));
@@ -89,7 +89,7 @@ export function draw(root, { models, say }) {
         reply.start === null ? null : h("button", { type: "button", class: "link", onclick: () => show(reply) }, place(reply)),
         h("span", {}, `${reply.milliseconds.toFixed(0)} ${t("ms")} · ${reply.tokens} ${t("tokens")}${seen}`)),
       pale ? h("p", { class: "soft" }, t("partsShown")) : null,
-      chips.length ? h("div", { class: "chips", role: "group", "aria-label": t("others") }, chips) : null,
+      chips.length ? h("div", { class: "chips", role: "group", "aria-label": t("others") }, h("span", { class: "soft" }, t("others")), chips) : null,
       compare, compared);
   }
 
@@ -106,7 +106,7 @@ export function draw(root, { models, say }) {
       const replay = h("button", { type: "button", class: "quiet", onclick: () => play(lanes, reply) }, t("replay"));
       const rows = reply.answers.map((each) => [each.decoder, each.answer, Number((each.score * 100).toFixed(1)), each.passes,
         Number(each.milliseconds.toFixed(1)), each.tokens.map((token) => `${token.text} (${token.step})`).join(" ")]);
-      const head = [t("decoder"), t("answer"), "%", t("passes"), t("ms"), t("row")];
+      const head = [t("decoder"), t("answer"), "%", t("passes"), t("ms"), t("tokensByPass")];
       fill(target, h("p", { class: "soft" }, t("compareHint")), lanes, replay, h("div", { class: "scroll" }, table(head, rows)));
       play(lanes, reply);
     } catch (error) {
@@ -151,6 +151,7 @@ export function draw(root, { models, say }) {
     question.value = EXAMPLES[language()].question;
     set({ text: text.value, q: question.value });
     reading(false);
+    text.scrollTop = 0;
     question.focus();
   });
   for (const target of [text, shown]) {

@@ -3,7 +3,7 @@ import { api } from "./api.js";
 import { bar, busy, characters, field, fill, h, marked } from "./dom.js";
 import { missing } from "./missing.js";
 import { get, set } from "./state.js";
-import { t } from "./words.js";
+import { placed, t } from "./words.js";
 
 export function draw(root, { all, say }) {
   const bases = all("collection");
@@ -49,7 +49,7 @@ export function draw(root, { all, say }) {
     return h("div", { class: "card" }, h("h2", {}, t("answer")), one(reply, true), reply.alternatives.map((each) => one(each, false)));
   }
 
-  const cited = (passage) => `${passage.title || passage.file}, ${t(passage.unit)} ${passage.number}`;
+  const cited = (passage) => `${passage.title || passage.file}, ${placed(passage.unit, passage.number)}`;
 
   function openPassage(number) {
     const target = out.querySelectorAll(".passage")[number];

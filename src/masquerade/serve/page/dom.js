@@ -27,21 +27,24 @@ export function field(label, input) {
   return h("label", { class: "grow" }, h("span", {}, label), input);
 }
 
+/** A share as a percentage. */
+export const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(share * 100).toFixed(1)} %`);
+
 /** A bar with a share between 0 and 1. */
 export function bar(share, label) {
   const inner = h("i");
   inner.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-  const percent = `${(share * 100).toFixed(1)} %`;
   const track = h("div", { class: "track", "aria-hidden": "true" }, inner);
-  return h("div", { class: "meter" }, label ? h("span", {}, label) : null, track, h("b", {}, percent));
+  return h("div", { class: "meter" }, label ? h("span", {}, label) : null, track, h("b", {}, percent(share)));
 }
 
 /** A table with a head and rows of cells; numbers stand at the right. */
 export function table(head, rows, caption) {
-  const cells = (row) => row.map((cell) => h("td", { class: typeof cell === "number" ? "number" : "" },
+  const kind = (cell) => (typeof cell === "number" ? "number" : "");
+  const cells = (row) => row.map((cell) => h("td", { class: kind(cell) },
     typeof cell === "number" ? String(cell) : cell));
   return h("table", {}, caption ? h("caption", { class: "soft" }, caption) : null,
-    h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, cell)))),
+    h("thead", {}, h("tr", {}, head.map((cell, index) => h("th", { scope: "col", class: kind(rows[0]?.[index]) }, cell)))),
     h("tbody", {}, rows.map((row) => h("tr", {}, cells(row)))));
 }
 

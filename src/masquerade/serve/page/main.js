@@ -2,7 +2,7 @@
 import { api } from "./api.js";
 import * as ask from "./ask.js";
 import * as collection from "./collection.js";
-import { $, fill } from "./dom.js";
+import { $, fill, h } from "./dom.js";
 import * as masks from "./masks.js";
 import * as memory from "./memory.js";
 import { get, set } from "./state.js";
@@ -45,7 +45,8 @@ function dress() {
   const theme = localStorage.getItem("theme") || "auto";
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  $("theme").textContent = t(theme);
+  fill($("theme"), h("span", { class: "wide" }, `${t("theme")}: `), t(theme));
+  $("theme").setAttribute("aria-label", `${t("theme")}: ${t(theme)}`);
   $("language").textContent = t("language");
   $("language").lang = language() === "zh" ? "en" : "zh-CN";
 }

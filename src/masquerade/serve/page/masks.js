@@ -1,8 +1,9 @@
 // Masks: who sees whom, drawn live, with the settings of each constructor.
 import { api } from "./api.js";
+import { caption as captionOf, example } from "./captions.js";
 import { field, fill, h, table } from "./dom.js";
 import { get, set } from "./state.js";
-import { t } from "./words.js";
+import { language, t } from "./words.js";
 
 const SLIDERS = { // name → [least, most, usual, constructors]
   seed: [0, 30, 4, ["permuted", "two_stream", "compensated"]],
@@ -22,7 +23,8 @@ export function draw(root, { models, say }) {
   const names = Object.keys(models.constructors);
   const chosen = h("select", { id: "constructor" }, names.map((name) => h("option", { value: name }, `${name} · ${t(`mask.${name}`)}`)));
   chosen.value = names.includes(get("mask")) ? get("mask") : "prefix";
-  const text = h("input", { id: "mask-text", value: get("mt"), placeholder: models.constructors[chosen.value], autocomplete: "off" });
+  const usual = () => example(chosen.value, models.constructors[chosen.value], language());
+  const text = h("input", { id: "mask-text", value: get("mt"), placeholder: usual(), autocomplete: "off" });
   const sliders = h("div", { class: "sliders", id: "sliders" });
   const canvas = h("canvas", { id: "matrix", tabIndex: 0, role: "img" });
   const seen = h("p", { id: "sees", "aria-live": "polite", class: "soft" }, t("hover"));
@@ -64,7 +66,7 @@ export function draw(root, { models, say }) {
     const turn = ++newest;
     set({ mask: chosen.value, mt: text.value });
     try {
-      const reply = await api("/v1/layout", { constructor: chosen.value, text: text.value || null, ...settings() });
+      const reply = await api("/v1/layout", { constructor: chosen.value, text: text.value || usual(), ...settings() });
       if (turn !== newest) return;
       say(null);
       drawn = reply;
@@ -76,7 +78,7 @@ export function draw(root, { models, say }) {
   }
 
   function show() {
-    caption.textContent = drawn.caption;
+    caption.textContent = captionOf(drawn, language());
     code.textContent = drawn.code;
     seen.textContent = t("hover");
     const kinds = Object.keys(KINDS).filter((kind) => drawn.kinds.includes(kind));
@@ -87,7 +89,7 @@ export function draw(root, { models, say }) {
     }));
     fill(rows, table(["", t("row"), t("kind"), t("rank"), t("horizon"), t("sees")], drawn.tokens.map((token, index) => [
       index + 1, token, t(KINDS[drawn.kinds[index]]), drawn.fields.rank[index], drawn.fields.horizon[index], ranges(drawn.seen[index])])));
-    canvas.setAttribute("aria-label", `${drawn.constructor} ${drawn.tokens.length} × ${drawn.tokens.length}. ${drawn.caption}`);
+    canvas.setAttribute("aria-label", `${drawn.constructor} ${drawn.tokens.length} × ${drawn.tokens.length}. ${caption.textContent}`);
     paint();
   }
 
@@ -164,7 +166,7 @@ export function draw(root, { models, say }) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
-  chosen.addEventListener("change", () => { text.value = ""; text.placeholder = models.constructors[chosen.value]; relevant(); update(); });
+  chosen.addEventListener("change", () => { text.value = ""; text.placeholder = usual(); relevant(); update(); });
   text.addEventListener("input", later);
   new ResizeObserver(() => paint()).observe(canvas.parentElement);
   window.addEventListener("themechange", () => drawn && show());

@@ -3,22 +3,24 @@ import { api } from "./api.js";
 import { bar, busy, field, fill, h, table } from "./dom.js";
 import { missing } from "./missing.js";
 import { get, set } from "./state.js";
-import { t } from "./words.js";
+import { language, t } from "./words.js";
+
+const USUAL = { en: "Paris is the capital of [MASK].", zh: "巴黎是[MASK]的首都。" };
 
 export function draw(root, { all, say }) {
   const bases = all("facts");
   if (!bases.length) return missing(root, "masquerade serve --facts world=path/to/model:path/to/kb");
   const base = h("select", { id: "facts-base" }, bases.map((each) => h("option", {}, each.name)));
-  const text = h("textarea", { id: "memory-text", rows: 2, value: get("mm"), required: true, "aria-label": t("text") });
+  const text = h("textarea", { id: "memory-text", rows: 2, value: get("mm", USUAL[language()]), required: true, "aria-label": t("text") });
   const button = h("button", { class: "primary", id: "recall-button" }, t("fillButton"));
-  const entity = h("input", { id: "entity", value: get("me"), autocomplete: "off" });
+  const entity = h("input", { id: "entity", value: get("me"), placeholder: t("allFacts"), autocomplete: "off" });
   const list = h("button", { type: "button", class: "quiet", id: "show-facts", onclick: () => facts() }, t("show"));
   const facts_ = h("div", { class: "scroll", id: "facts" }), note = h("p", { class: "soft", "aria-live": "polite", id: "note" });
   const out = h("div", { id: "recalled", "aria-live": "polite" });
   let before = null;
   const path = () => `/v1/facts/${encodeURIComponent(base.value)}`;
   const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); recall(); } },
-    field(t("fillHint"), text), h("div", { class: "row" }, field(t("model"), base), button), out);
+    h("p", { class: "soft" }, t("memoryHint")), field(t("fillHint"), text), h("div", { class: "row" }, field(t("model"), base), button), out);
   fill(root, h("div", { class: "columns" }, form, h("div", { class: "card" }, h("h2", {}, t("facts")),
     h("div", { class: "row" }, field(t("entity"), entity), list), facts_, note)));
 

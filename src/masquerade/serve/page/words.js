@@ -24,7 +24,11 @@ const WORDS = {
     objects: "Objects", change: "Change", changed: "Changed.", copyKept: "Changes are made to a copy and end with the service.",
     before: "Before", now: "Now", factsRead: "Facts that were read", noFact: "no fact", show: "Show", entity: "Entity",
     model: "Model", copied: "The address of this page holds this view; share it.", share: "Copy link", citation: "Open the passage",
-    reading: "Reading the file …", asking: "Asking …",
+    reading: "Reading the file …", asking: "Asking …", theme: "Theme", relative: "Beside the best", placed: "{unit} {n}", tokensByPass: "Tokens (pass)",
+    memoryHint: "Fill a gap, then change a fact beside it: the answer follows the fact.", allFacts: "empty: all facts",
+    "decoder.parallel": "the answer is marked in one pass", "decoder.blocks": "a few tokens in each pass",
+    "decoder.autoregressive": "a token in each pass", "decoder.rerank": "the best spans are scored token by token",
+    "decoder.mixture": "of parallel and autoregressive",
     "mask.bidirectional": "BERT", "mask.causal": "GPT", "mask.backward": "reversed", "mask.permuted": "any order",
     "mask.prefix": "UniLM", "mask.infill": "GLM", "mask.two_stream": "XLNet", "mask.compensated": "MPNet",
     "mask.pseudo": "UniLMv2", "mask.blocks": "block diffusion", "mask.masked_answer": "parallel reader",
@@ -48,7 +52,10 @@ const WORDS = {
     facts: "事实", subject: "主语", relation: "关系", objects: "宾语", change: "修改", changed: "已修改。",
     copyKept: "修改只作用于副本，服务停止后失效。", before: "之前", now: "现在", factsRead: "读到的事实", noFact: "没有事实", show: "显示",
     entity: "实体", model: "模型", copied: "本页地址包含当前内容，可以分享。", share: "复制链接", citation: "打开段落", reading: "正在读取文件……",
-    asking: "正在提问……",
+    asking: "正在提问……", theme: "主题", relative: "与最佳相比", placed: "第 {n} {unit}", tokensByPass: "词元（第几遍）",
+    memoryHint: "先填空，再修改旁边的事实：答案会随之改变。", allFacts: "留空：全部事实",
+    "decoder.parallel": "一遍标出答案", "decoder.blocks": "每遍写几个词元", "decoder.autoregressive": "每遍写一个词元",
+    "decoder.rerank": "逐个词元为最佳片段打分", "decoder.mixture": "并行与自回归的混合",
     "mask.bidirectional": "BERT", "mask.causal": "GPT", "mask.backward": "反向", "mask.permuted": "任意顺序",
     "mask.prefix": "UniLM", "mask.infill": "GLM", "mask.two_stream": "XLNet", "mask.compensated": "MPNet",
     "mask.pseudo": "UniLMv2", "mask.blocks": "块扩散", "mask.masked_answer": "并行阅读", "mask.shared_passage": "共享段落",
@@ -75,6 +82,8 @@ export const EXAMPLES = {
 
 export const language = () => get("lang") || (navigator.language.startsWith("zh") ? "zh" : "en");
 export const t = (name) => WORDS[language()][name] ?? WORDS.en[name] ?? name;
+/** Where something is: "page 3", "第 3 页". */
+export const placed = (unit, number) => t("placed").replace("{unit}", t(unit)).replace("{n}", number);
 export const names = () => Object.keys(WORDS).map((each) => Object.keys(WORDS[each]));
 
 /** Write the words of the chosen language into all elements that name one. */

@@ -27,7 +27,7 @@ function writing(writers, say) {
       const reply = await busy(button, () => api("/v1/write", { text: text.value, model: model.value, n_best: 3 }));
       const best = Math.max(...reply.texts.map((each) => each.score));
       fill(out, reply.texts.map((each) => h("div", { class: "answer" }, h("div", { class: "said" }, each.text || "—"),
-        bar(Math.exp(each.score - best)))), h("p", { class: "soft" }, `${reply.milliseconds.toFixed(0)} ${t("ms")}`));
+        bar(Math.exp(each.score - best), t("relative")))), h("p", { class: "soft" }, `${reply.milliseconds.toFixed(0)} ${t("ms")}`));
     } catch (error) {
       say(error);
     }
