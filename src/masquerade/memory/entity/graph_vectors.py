@@ -58,19 +58,21 @@ def train_graph(
     if not len(facts):
         raise MasqueradeError(f"There are no facts to train '{kind}' on; give files with facts, or vectors 'labels'.")
     rng = torch.Generator().manual_seed(seed)
-    entity = nn.Embedding.from_pretrained(start.float().clone(), freeze=False, sparse=True)
-    relation = nn.Parameter((torch.zeros if kind == "transe" else torch.ones)(relations, start.shape[1]))
+    entity = nn.Embedding(len(start), start.shape[1], sparse=True, _weight=start.float().clone())
+    relation = nn.Parameter(torch.full((relations, start.shape[1]), 0.0 if kind == "transe" else 1.0))
     sparse = torch.optim.SparseAdam([entity.weight], lr=rate)
     dense = torch.optim.Adam([relation], lr=rate)
-    known = _codes(facts, len(start)).unique()
+    known = _codes(facts, len(start))
     for _ in range(epochs):
-        for chosen in facts[torch.randperm(len(facts), generator=rng)].split(batch):
+        order = torch.randperm(len(facts), generator=rng)
+        for first in range(0, len(facts), batch):
+            chosen = facts[order[first : first + batch]]
             other = torch.randint(len(start), (negatives,), generator=rng)
             ends = [_loss(kind, entity, relation, chosen, other, known, forward) for forward in (True, False)]
             sparse.zero_grad()
             dense.zero_grad()
             torch.stack(ends).sum().backward()  # type: ignore[no-untyped-call]
-            sparse.step()
+            sparse.step()  # type: ignore[no-untyped-call]
             dense.step()
         if progress is not None:
             progress(1)

@@ -28,7 +28,8 @@ class EntitySearch:
 
     def __init__(self, table: Tensor) -> None:
         """Take entity vectors (entities, width), on the CPU if FAISS is to be used."""
-        self.table, self.index = table.detach(), None
+        self.table = table.detach()
+        self.index: Any = None
         faiss = faiss_package() if len(table) >= LARGE and table.device.type == "cpu" else None
         if faiss is not None:
             self.index = _index(faiss, table)
