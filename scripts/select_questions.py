@@ -4,8 +4,9 @@
 
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
 (--count 7000) and DATA/zh-made.jsonl (--count 4000), and those of scripts/structured_questions.py as
-DATA/en-structured.jsonl (--count 1600). Writes DATA/en-first.jsonl for the full mask, DATA/en-second.jsonl for the
-shared passage, and DATA/zh-first.jsonl. Long passages are left out, because they cost the most.
+DATA/en-structured.jsonl (--count 1600). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl to go on with
+there, DATA/en-second.jsonl for the shared passage, and DATA/zh-first.jsonl. Long passages are left out, because they
+cost the most.
 """
 
 from __future__ import annotations
@@ -103,6 +104,12 @@ def english(data: Path) -> None:
     second += without_answers(made, second, 900, rng)
     second += read_questions(str(data / "en-structured.jsonl"))
     write(second, data / "en-second.jsonl")
+    rng, parts = random.Random(5), by_source(second)
+    refused = [record for record in second if record.id.split("/")[0] in REFUSED]
+    others = [
+        record for record in second if record.id.startswith(("squad-train-subset", "squad1-extra", "squadshifts"))
+    ]
+    write(parts["structured-en"] + rng.sample(refused, 1500) + rng.sample(others, 900), data / "en-third.jsonl")
 
 
 def chinese(data: Path) -> None:
