@@ -4,8 +4,8 @@
 
 A 6-layer encoder of width 384 reads 8 texts of 128 tokens with 4 mentions each, with and without Entities as Experts
 (the best 100 entities of each mention), by turns; shares are medians of the ratios of CPU times, one thread. *Exact*
-computes all products; *FAISS* searches an index, of lists from 400,000 entities on. Vectors are random. Facts are
-edited in a knowledge base of 2,000 facts on disk, each edit a transaction.
+computes all products; *FAISS* searches some lists of an index, which is in use from 400,000 entities on. Vectors are
+random. Facts are edited in a knowledge base of 2,000 facts on disk, each edit a transaction.
 """
 
 from __future__ import annotations

@@ -25,9 +25,10 @@ def vectors(seed: int = 1) -> Tensor:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes ENTITIES entities for many."""
+    """Takes ENTITIES entities for very many."""
     pytest.importorskip("faiss", reason="faiss, of the extra 'retrieval', is not installed")
     monkeypatch.setattr(search, "LARGE", ENTITIES)
+    monkeypatch.setattr(search, "PROBED", 1)  # all lists are searched
 
 
 def network() -> Model:
@@ -74,7 +75,6 @@ def test_training_reads_all_entities_of_a_large_memory(large: None) -> None:
 
 
 def test_lists_find_nearly_all_of_the_best_entities(monkeypatch: pytest.MonkeyPatch, large: None) -> None:
-    monkeypatch.setattr(search, "LISTS", ENTITIES)
     monkeypatch.setattr(search, "PROBED", 4)
     centres = torch.randn(24, WIDTH, generator=torch.Generator().manual_seed(4))
     table = centres.repeat(ENTITIES // 24, 1) * 3 + 0.3 * vectors()

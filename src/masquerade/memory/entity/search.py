@@ -1,4 +1,8 @@
-"""The entities that fit a query best: by all products, or through FAISS where there are many."""
+"""The entities that fit a query best: by all products, or through FAISS where there are very many.
+
+An index that compares a query with all entities is slower in FAISS than one product of matrices (benchmarks/README.md),
+so FAISS is used only where it leaves most entities out.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LARGE = 50_000  # entities from which on FAISS is used, if it is installed
-LISTS = 400_000  # entities from which on it searches some lists of near entities instead of all
+LARGE = 400_000  # entities from which on FAISS is used, if it is installed
 PROBED = 16  # one in this many lists is searched
 SAMPLE = 50  # vectors of each list that the lists are made from
 
@@ -23,8 +26,8 @@ def faiss_package() -> Any:
 
 
 class EntitySearch:
-    """Finds the entities with the largest products. From LARGE entities on, FAISS does it without computing all scores
-    at once; from LISTS on, it searches the lists of entities nearest to the query, so it may miss some."""
+    """Finds the entities with the largest products. From LARGE entities on, FAISS searches the lists of entities that
+    are nearest to the query, so it may miss some; with PROBED = 1 it searches all lists, and misses none."""
 
     def __init__(self, table: Tensor) -> None:
         """Take entity vectors (entities, width), on the CPU if FAISS is to be used."""
@@ -46,13 +49,10 @@ class EntitySearch:
 def _index(faiss: Any, table: Tensor) -> Any:
     """An index of entity vectors (entities, width) for products."""
     vectors, (count, width) = table.detach().float().contiguous().numpy(), table.shape
-    if count < LISTS:
-        index = faiss.IndexFlatIP(width)
-    else:
-        lists = int(count**0.5)
-        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, faiss.METRIC_INNER_PRODUCT)
-        index.nprobe = max(1, lists // PROBED)
-        chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[: lists * SAMPLE].sort().values
-        index.train(vectors[chosen.numpy()])
+    lists = int(count**0.5)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, faiss.METRIC_INNER_PRODUCT)
+    index.nprobe = max(1, lists // PROBED)
+    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[: lists * SAMPLE].sort().values
+    index.train(vectors[chosen.numpy()])
     index.add(vectors)
     return index
