@@ -211,9 +211,9 @@ def test_a_recurrent_stack_is_drawn_without_attention() -> None:
 
 
 def test_a_reader_is_drawn_from_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    show_models(str(ROOT / "models" / "reader-en"))
+    show_models(str(ROOT / "models" / "reader-zh"))
     shown = capsys.readouterr().out
-    assert "copy: tokens of the passage" in shown and "fork before layer 3" in shown
+    assert "copy: tokens of the passage" in shown and "fork before layer 2" in shown
 
 
 def test_a_drawing_is_saved_as_svg_and_png(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,9 +27,9 @@ def test_a_shipped_reader_is_whole_and_small(folder: Path) -> None:
 
 
 QUESTIONS = [
-    ("When was the treaty signed?", "1648"),
-    ("Where did the delegates meet?", "Münster and Osnabrück"),
-    ("How long did the war last?", "thirty years"),
+    ("When was the treaty signed?", ["1648"]),
+    ("Where did the delegates meet?", ["Münster and Osnabrück"]),
+    ("How long did the war last?", ["thirty years", "thirty"]),
 ]
 PASSAGE = (
     "After thirty years of war the delegates of the great powers met in Münster and Osnabrück. The treaty was signed "
@@ -37,11 +37,11 @@ PASSAGE = (
 )
 
 
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
-def test_the_english_reader_reads(english: Reader, question: str, answer: str) -> None:
+@pytest.mark.parametrize(("question", "accepted"), QUESTIONS)
+def test_the_english_reader_reads(english: Reader, question: str, accepted: list[str]) -> None:
     found = english.ask(question, PASSAGE)
-    assert found.text == answer
-    assert PASSAGE[found.start : found.end] == answer
+    assert found.text in accepted
+    assert PASSAGE[found.start : found.end] == found.text
 
 
 def test_what_was_remembered_is_answered_alike(english: Reader) -> None:
