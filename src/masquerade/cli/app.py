@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import logging
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class Panel(StrEnum):
+    """The parts of the list of commands, in their order."""
+
+    ASK = "Ask documents"
+    WRITE = "Write texts"
+    LABEL = "Labels, vectors, entities"
+    TRAIN = "Train and measure"
+    LOOK = "Models and masks"
+
 
 app = typer.Typer(
     help="Small language models under any mask.",
@@ -19,8 +31,8 @@ app = typer.Typer(
 
 train = typer.Typer(help="Fine-tune a pretrained encoder, as a recipe says.", no_args_is_help=True)
 evaluate = typer.Typer(help="Score a fine-tuned model on labelled data.", no_args_is_help=True)
-app.add_typer(train, name="train")
-app.add_typer(evaluate, name="evaluate")
+app.add_typer(train, name="train", rich_help_panel=Panel.TRAIN)
+app.add_typer(evaluate, name="evaluate", rich_help_panel=Panel.TRAIN)
 
 RecipeName = Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped recipe ('masquerade recipes').")]
 Changes = Annotated[list[str] | None, typer.Argument(help="key=value, for any key of the recipe.")]

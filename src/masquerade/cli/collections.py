@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Changes, InFile, Json, RecipeName, Resume, app, train
+from masquerade.cli.app import Changes, InFile, Json, Panel, RecipeName, Resume, app, train
 
 kb = typer.Typer(help="What a collection holds, remove files from it, or measure it.", no_args_is_help=True)
-app.add_typer(kb, name="kb")
+app.add_typer(kb, name="kb", rich_help_panel=Panel.ASK)
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a collection.")]
 Collection = Annotated[Path, typer.Option("--kb", help="The folder of a collection.")]
@@ -28,7 +28,7 @@ Where = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.ASK)
 def index(
     sources: Annotated[
         list[str] | None, typer.Argument(help="Files, folders, globs; .jsonl is a document a line.")
@@ -55,7 +55,7 @@ def index(
     index_files(sources or [], out, encoder, query_prefix, passage_prefix, uri, rebuild, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.ASK)
 def search(
     query: Annotated[str, typer.Argument(help="Words, or a question.")],
     folder: Collection,
@@ -75,7 +75,7 @@ def search(
     show_found(query, folder, k, where or [], dense, encoder, trace, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LABEL)
 def embed(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to encode.")] = None,
     encoder: Annotated[str, typer.Option("--encoder", "-e", help="An encoder's folder, hub id or name.")] = "minilm",

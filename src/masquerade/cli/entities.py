@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Changes, Json, RecipeName, Resume, app, train
+from masquerade.cli.app import Changes, Json, Panel, RecipeName, Resume, app, train
 
 entities = typer.Typer(help="Knowledge bases: entities, their names, and facts about them.", no_args_is_help=True)
-app.add_typer(entities, name="entities")
+app.add_typer(entities, name="entities", rich_help_panel=Panel.LABEL)
 
 Base = Annotated[Path, typer.Argument(help="The folder of a knowledge base.", metavar="KB")]
 Encoder = Annotated[

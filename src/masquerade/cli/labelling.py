@@ -13,6 +13,7 @@ from masquerade.cli.app import (
     JudgeName,
     MemoryName,
     ModelName,
+    Panel,
     Predictions,
     RecipeName,
     Resume,
@@ -24,7 +25,7 @@ from masquerade.cli.recipes import recipe_file
 from masquerade.errors import MasqueradeError
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LABEL)
 def classify(
     model: ModelName,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to classify.")] = None,
@@ -51,7 +52,7 @@ def classify(
     show_classes(model, texts or [], pair, source, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LABEL)
 def tag(
     model: ModelName,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to find entities in.")] = None,

@@ -17,7 +17,7 @@ from masquerade.cli import (  # noqa: F401  (their commands register themselves)
     writers,
     writing,
 )
-from masquerade.cli.app import app
+from masquerade.cli.app import Panel, app
 from masquerade.cli.show.output import escape_what_cannot_be_shown, note_on_escapes
 from masquerade.errors import MasqueradeError
 
@@ -47,6 +47,7 @@ def main() -> None:
     """Run a command. Errors that the user can act on are printed in one sentence."""
     gc.set_threshold(1_000_000)  # importing torch makes a million objects, none of which is garbage,
     atexit.register(gc.freeze)  # and searching them once more when the process ends takes as long again
+    app.registered_commands.sort(key=lambda command: [*Panel].index(Panel(str(command.rich_help_panel))))
     escape_what_cannot_be_shown()
     try:
         app()

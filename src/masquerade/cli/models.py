@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Changes, Json, RecipeName, Resume, Texts, app, print_version
+from masquerade.cli.app import Changes, Json, Panel, RecipeName, Resume, Texts, app, print_version
 from masquerade.cli.recipes import describe, recipe_file, shipped_recipes
 from masquerade.errors import MasqueradeError
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LOOK)
 def models(
     diagram: Annotated[
         str | None, typer.Option(metavar="NAME", help="Draw the layers of this model, or of the model in this folder.")
@@ -29,7 +29,7 @@ def models(
     show_models(diagram, out, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LOOK)
 def draw(
     name: Annotated[str | None, typer.Argument(help="The name of a mask: causal, prefix, two_stream …")] = None,
     text: Annotated[
@@ -48,7 +48,7 @@ def draw(
     show(name, text, out, every)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LOOK)
 def convert(
     source: Annotated[str, typer.Argument(help="A model's folder, a TensorFlow checkpoint or a hub id.")],
     target: Annotated[
@@ -70,7 +70,7 @@ def convert(
     print(f"{source} → {target}: {model.spec.family}, {size}")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def vocab(
     texts: Texts,
     out: Annotated[Path, typer.Option(help="The folder for the tokenizer's files.")],
@@ -92,7 +92,7 @@ def vocab(
     print(f"{out}: {kind}, {len(tokenizer):,} tokens")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def objectives() -> None:
     """List the pretraining objectives."""
     from rich.console import Console
@@ -106,7 +106,7 @@ def objectives() -> None:
     Console(highlight=False).print(table)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None,
 ) -> None:
@@ -123,13 +123,13 @@ def recipes(
         print(f"{each:{width}}{describe(path)}")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LOOK)
 def version() -> None:
     """Print the version, the processor, and the matrix kernels measured on it."""
     print_version(machine=True)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def pretrain(
     recipe: RecipeName,
     changes: Changes = None,

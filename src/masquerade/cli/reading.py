@@ -17,6 +17,7 @@ from masquerade.cli.app import (
     JudgeName,
     MemoryName,
     ModelName,
+    Panel,
     Predictions,
     RecipeName,
     Resume,
@@ -48,7 +49,7 @@ def _is_file(word: str) -> bool:
     return os.path.exists(word) or (glob.has_magic(word) and any(glob.iglob(word, recursive=True)))
 
 
-@app.command(cls=AskCommand)
+@app.command(cls=AskCommand, rich_help_panel=Panel.ASK)
 def ask(
     question: Annotated[str | None, typer.Argument(help="The question.")] = None,
     source: Annotated[
@@ -168,7 +169,7 @@ def ask(
     show_answers(question, source or [], model, options, as_json, explain)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def questions(
     texts: Texts,
     out: Annotated[Path, typer.Option(help="The file to write, in JSON lines for 'train reader'.")],

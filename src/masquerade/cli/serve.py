@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import app
+from masquerade.cli.app import Panel, app
 
 Paths = list[str] | None
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.ASK)
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on. 127.0.0.1: this machine alone.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 8765,

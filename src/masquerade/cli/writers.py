@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import Changes, Json, Predictions, RecipeName, Resume, app, evaluate, train
+from masquerade.cli.app import Changes, Json, Panel, Predictions, RecipeName, Resume, app, evaluate, train
 from masquerade.cli.recipes import recipe_file
 
 Files = Annotated[
@@ -31,7 +31,7 @@ Windows = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.WRITE)
 def write(
     files: Files,
     model: WriterName,
@@ -58,7 +58,7 @@ def write(
     show_written(files, model, method, task, prefix, n_best, windows, settings, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.WRITE)
 def title(
     files: Files,
     model: WriterName = "title-en",
@@ -77,7 +77,7 @@ def title(
     show_written(files, model, None, "", None, n_best, False, {"beams": beams, "max_new": length}, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.WRITE)
 def summarize(
     files: Files,
     model: WriterName,

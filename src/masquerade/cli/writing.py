@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from masquerade.cli.app import AnyModel, Json, Texts, app
+from masquerade.cli.app import AnyModel, Json, Panel, Texts, app
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.WRITE)
 def fill(
     text: Annotated[str, typer.Argument(help="A text with one or more [MASK] tokens.")],
     model: AnyModel,
@@ -52,7 +52,7 @@ _limit = partial(typer.Option, rich_help_panel="Constraints from a file (one of 
 _shown = partial(typer.Option, rich_help_panel="Input and output")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.WRITE)
 def generate(
     model: AnyModel,
     prompts: Annotated[list[str] | None, typer.Argument(help="The prompts.", metavar="PROMPT")] = None,
@@ -121,7 +121,7 @@ def generate(
     show_texts(model, prompts or [], source, method, frame, settings, limits, output)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.LOOK)
 def keep(
     model: AnyModel,
     texts: Annotated[list[str], typer.Option(help="Texts whose tokens are kept; may be given several times.")],
@@ -138,7 +138,7 @@ def keep(
     show_keep(model, (document for source in texts for document in read_documents(source)), least, out)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def perplexity(
     texts: Texts,
     model: Annotated[str, typer.Option("--model", "-m", help="A model trained on next-token prediction.")],
@@ -173,7 +173,7 @@ def perplexity(
     show_perplexity(texts, model, length, stride, memory or [], same_length, clamp, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRAIN)
 def ngram(
     train: Annotated[list[str], typer.Argument(help="Training texts: files or hub data sets.")],
     test: Annotated[list[str], typer.Option(help="Test texts; may be given several times.")],
