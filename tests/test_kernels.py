@@ -154,5 +154,41 @@ def test_the_gain_of_bfloat16_is_measured() -> None:
 
 def test_the_machine_is_described() -> None:
     said = kernels.about()
-    assert set(said) == {"PyTorch", "CPU", "flags", "float32 kernel", "bfloat16"}
+    assert set(said) == {"PyTorch", "CPU", "flags", "float32 kernel", "attention", "bfloat16"}
     assert all(said.values()) and "GFLOP/s" in said["float32 kernel"]
+
+
+def test_two_products_give_the_attention_of_the_fused_kernel() -> None:
+    query, key, value = torch.randn(2, 3, 20, 8), torch.randn(2, 3, 30, 8), torch.randn(2, 3, 30, 8)
+    mask = torch.zeros(2, 1, 20, 30).masked_fill(torch.rand(2, 1, 20, 30) < 0.3, torch.finfo(torch.float32).min)
+    wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=0.5)
+    found, weights = kernels.products(query, key, value, mask, 0.5)
+    assert torch.allclose(found, wanted, atol=1e-6)
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 3, 20))
+
+
+def test_a_query_that_sees_no_key_gives_numbers_in_bfloat16_too() -> None:
+    query, key, value = (torch.randn(1, 2, 16, 8).bfloat16() for _ in range(3))
+    mask = torch.full((1, 1, 16, 16), torch.finfo(torch.float32).min)
+    assert bool(kernels.products(query, key, value, mask, 1.0)[0].isfinite().all())
+
+
+def test_products_are_used_where_they_are_faster_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = torch.zeros(1, 2, kernels.FEWEST - 1, 4), torch.zeros(1, 2, kernels.FEWEST, 4)
+    assert not kernels.uses_products(many, many)  # nothing was measured yet
+    monkeypatch.setattr(kernels, "_chosen", kernels.Choice("plain", "plain", "", attention="products"))
+    assert kernels.uses_products(many, many) and not kernels.uses_products(few, many)
+    monkeypatch.setattr(kernels, "SCORES", 2 * kernels.FEWEST**2 * 4 - 1)
+    assert not kernels.uses_products(many, many)
+
+
+@pytest.mark.parametrize("gain", [0.9, 1.5])
+def test_attention_is_chosen_by_its_measured_gain(gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "products_gain", lambda: gain)
+    choice = kernels.use()
+    assert choice.attention == ("products" if gain > 1 else "fused")
+    model = build(Spec(vocab=20, width=8, layers=2, heads=2, feedforward=16, longest=64)).eval()
+    layout = bidirectional(list(range(20)))
+    found = model.hidden(layout)
+    kernels.use("plain")
+    assert torch.allclose(model.hidden(layout), found, atol=1e-5)

@@ -1,9 +1,10 @@
-"""Which matrix multiplication is fastest on this machine, measured once per process when a model is first used.
+"""Which kernels are fastest on this machine, measured once per process when a model is first used.
 
 PyTorch has more than one float32 kernel for ``linear`` on a CPU. ``torch.set_float32_matmul_precision`` selects between
 them: on some hosts another setting is twice as fast with the same result, on others it rounds to bfloat16, is slower,
 or changes nothing. So speed and difference are both measured here, and plain PyTorch is kept unless another setting
-is clearly faster and agrees with it.
+is clearly faster and agrees with it. The same is done for attention: PyTorch's fused kernel, or two matrix products
+with a softmax between them, which is faster on some processors as long as the scores fit into their cache.
 
 Importing this module measures nothing and changes nothing. ``use()`` does; it is called by ``masquerade.load``,
 ``Reader`` and training. The environment variable MASQUERADE_KERNEL (auto, plain, high or medium) or ``use("plain")``
@@ -12,6 +13,7 @@ overrides the choice.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import platform
@@ -19,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -37,9 +39,19 @@ ACCELERATE = {"float32": "no", "bfloat16": "bf16", "no": "no", "bf16": "bf16", "
 FEW = 8  # tokens; a pass over more of them uses the kernel for many
 TOKENS, WIDTH, INNER = 128, 384, 1536  # the measured shape: (TOKENS, WIDTH) @ (WIDTH, INNER)
 ROUNDS = 5
+HEADS, LENGTH, HEAD_WIDTH = (
+    24,
+    224,
+    32,
+)  # of the measured attention: heads of all rows, queries, numbers of a head
+SCORES = 2**24  # bytes of attention scores, up to which two products may be used
+FEWEST = 16  # queries; for fewer the fused kernel is used
 AGREES = 1e-4  # largest difference allowed, relative to the largest value of the plain result
 GAIN = 1.1  # another float32 kernel has to be at least this many times as fast
 GAIN_BFLOAT16 = 1.5  # the casts of autocast cost time too
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of mallopt
+LARGEST, KEPT = 2**25, 2**30  # bytes: tensors up to the first are reused, and this much memory is kept
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "asimd", "sve", "bf16")
 NATIVE_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
@@ -71,6 +83,13 @@ class Choice:
     few: str  # the kernel for a few tokens: ``kernel``, or "plain" where that is faster
     reason: str
     gflops: Mapping[str, float] = field(default_factory=dict)  # of each kernel that was measured
+    attention: str = "fused"  # or "products"
+    attention_gain: float = 1.0  # how many times faster products are
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was measured, and not set."""
+        return bool(self.gflops)
 
     def __str__(self) -> str:
         speeds = ", ".join(f"{name} {speed:.0f}" for name, speed in self.gflops.items())
@@ -86,6 +105,10 @@ def use(kernel: str | None = None) -> Choice:
             return _chosen
         choice = _decide(kernel)
         torch.set_float32_matmul_precision(SETTINGS[choice.kernel])
+        if choice.measured:
+            keep_freed_memory()
+            choice = replace(choice, attention_gain=products_gain())
+            choice = replace(choice, attention="products" if choice.attention_gain >= GAIN else "fused")
         log.info("float32 kernel: %s", choice)
         _chosen = choice
         return choice
@@ -103,6 +126,51 @@ def for_tokens(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(SETTINGS[choice.kernel])
+
+
+def keep_freed_memory() -> bool:
+    """Have the C library of Linux reuse the memory of large tensors instead of giving it back to the system each time,
+    which costs as much as computing them; whether it could be told so. Up to KEPT bytes stay with the process."""
+    try:
+        tell = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or another system
+        return False
+    return bool(tell(M_MMAP_THRESHOLD, LARGEST) and tell(M_TRIM_THRESHOLD, KEPT))
+
+
+def uses_products(query: Tensor, key: Tensor) -> bool:
+    """Whether attention of queries to keys, each (rows, heads, n, d), is computed as two matrix products here."""
+    if _chosen is None or _chosen.attention == "fused" or query.device.type != "cpu" or query.shape[2] < FEWEST:
+        return False
+    return query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2] * query.element_size() <= SCORES
+
+
+def products(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Attention as two matrix products: queries, keys and values (rows, heads, n, d), and what is added to the scores
+    → the result (rows, heads, q, d), and the weights (rows, heads, q, k)"""
+    scores = (query * scale) @ key.transpose(-1, -2)
+    if bias is not None:  # its lowest number must stay finite in a lower precision
+        scores += bias if bias.dtype == scores.dtype else bias.clamp(min=torch.finfo(scores.dtype).min)
+    weights = F.dropout(F.softmax(scores, dim=-1), dropout)
+    return weights @ value, weights
+
+
+def products_gain() -> float:
+    """How many times faster two products are than the fused kernel; 0 if their results differ."""
+    rng = torch.Generator().manual_seed(0)
+    fused, other = list[float](), list[float]()
+    with _one_thread(), torch.inference_mode():
+        q, k, v = (torch.randn(1, HEADS, LENGTH, HEAD_WIDTH, generator=rng) for _ in range(3))
+        mask = torch.zeros(1, 1, LENGTH, LENGTH)
+        wanted = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
+        if float((products(q, k, v, mask, 1.0)[0] - wanted).abs().max()) > AGREES * float(wanted.abs().max()):
+            return 0.0
+        for _ in range(ROUNDS):
+            fused.append(_seconds(lambda: F.scaled_dot_product_attention(q, k, v, mask, scale=1.0)))
+            other.append(_seconds(lambda: products(q, k, v, mask, 1.0)))
+    return _gain(fused, other)
 
 
 def choose(timings: Mapping[str, Timing]) -> Choice:
@@ -151,7 +219,10 @@ def measure() -> dict[str, Timing]:
 
 def mixed_precision(named: str, device: str = "cpu") -> str:
     """The precision of training as Accelerate names it ("no", "bf16", "fp16"), for the name in a recipe: "auto" is
-    bfloat16 where the device has it natively and it is measured faster, else float32."""
+    bfloat16 where the device has it natively and it is measured faster, else float32; it is float32 too where
+    MASQUERADE_KERNEL is plain."""
+    if named == "auto" and os.environ.get(VARIABLE) == "plain":
+        return "no"
     if named == "auto":
         found = "bf16" if native_bfloat16(device) and bfloat16_gain(device) >= GAIN_BFLOAT16 else "no"
         log.info("training precision: %s", "bfloat16" if found == "bf16" else "float32")
@@ -205,6 +276,7 @@ def about() -> dict[str, str]:
         "CPU": cpu_model(),
         "flags": " ".join(cpu_flags()) or "unknown",
         "float32 kernel": str(choice),
+        "attention": f"{choice.attention} (two products measured {choice.attention_gain:.2f} times as fast as fused)",
         "bfloat16": bfloat16,
     }
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from masquerade import kernels
 from masquerade.nn.disentangled import Disentangled
 from masquerade.nn.relations import Nezha, TransformerXL, View, relation
 from masquerade.nn.spec import Spec
@@ -122,11 +123,9 @@ class Attention(nn.Module):
             bias = relative if bias is None else bias + relative
         if isinstance(self.relation, TransformerXL):
             query = self.relation.content(query)
-        if together > 1 or isinstance(self.relation, Nezha):
-            # two plain products are faster for few keys and many queries; and NEZHA needs the weights
-            scores = (query * self.scale) @ key.transpose(-1, -2)
-            weights = F.dropout(F.softmax(scores if bias is None else scores + bias, dim=-1), dropout)
-            mixed = weights @ value
+        apart = together > 1 or isinstance(self.relation, Nezha)  # few keys and many queries; NEZHA needs the weights
+        if apart or (view.blocks is None and kernels.uses_products(query, key)):
+            mixed, weights = kernels.products(query, key, value, bias, self.scale, dropout)
             if isinstance(self.relation, Nezha):
                 mixed = mixed + self.relation.values(weights, view)
         elif view.blocks is not None:

@@ -42,7 +42,8 @@ from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
-TOKENS = 8192  # tokens of a batch, padding included
+TOKENS = {"cpu": 1024}  # tokens of a batch, padding included: more leave a processor's cache and take longer …
+TOKENS_ELSEWHERE = 8192  # … but not on a GPU
 WINDOWS = 24  # windows of a long text that are read for a question
 KEPT = 4  # texts whose windows are kept from one call to the next
 RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
@@ -256,10 +257,10 @@ class Reader:
         return functools.lru_cache(maxsize=KEPT)(windows)
 
     def _batches(self, jobs: Mapping[tuple[int, ...], list[WindowQuestion]]) -> Iterator[list[list[WindowQuestion]]]:
-        """Batches of up to TOKENS tokens: the questions of each window, windows of similar length together."""
-        batch, rows = list[list[WindowQuestion]](), 0
+        """Batches of the size that suits the device: the questions of each window, similar windows together."""
+        batch, rows, most = list[list[WindowQuestion]](), 0, TOKENS.get(self.model.device.type, TOKENS_ELSEWHERE)
         for some in sorted(jobs.values(), key=lambda some: some[0].length):
-            fit = max(1, TOKENS // (self.layout.start + 1 + some[0].length))
+            fit = max(1, most // (self.layout.start + 1 + some[0].length))
             for start in range(0, len(some), fit):
                 part = some[start : start + fit]
                 if batch and rows + len(part) > fit:
