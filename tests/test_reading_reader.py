@@ -185,8 +185,8 @@ def test_a_table_that_begins_elsewhere_has_room_for_fewer_positions() -> None:
 def test_many_questions_are_answered_as_each_is_alone(fork: int, vote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asker, told = reader(fork), list[int]()
     alone = [asker.ask(question, passages, 4, vote) for question, passages in ASKED]
-    for tokens in (module.TOKENS, 200, 1):
-        monkeypatch.setattr(module, "TOKENS", tokens)
+    for tokens in (1024, 200, 1):
+        monkeypatch.setattr("masquerade.kernels.batch_tokens", lambda device, tokens=tokens: tokens)
         together = asker.ask_many(ASKED, 4, vote, done=told.append)
         assert all(same(one, other) for one, other in zip(alone, together, strict=True))
     assert sum(told) >= 3 * sum(1 if isinstance(passages, str) else len(passages) for _, passages in ASKED) - 3

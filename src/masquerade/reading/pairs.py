@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from masquerade import kernels
 from masquerade.checkpoints.padded import padded_layout
 from masquerade.errors import MasqueradeError
 from masquerade.masks import Ids
 from masquerade.nn.model import Model
 from masquerade.text.tokenizer import Tokenizer
-
-TOKENS = 8192  # tokens that go through the network at once, padding included
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def pair_logits(model: Model, template: PairTemplate, pairs: Sequence[tuple[Ids,
     order = sorted(range(len(joined)), key=lambda index: len(joined[index][0]))
     found: dict[int, tuple[Tensor, Tensor]] = {}
     while order:
-        rows = max(1, TOKENS // len(joined[order[-1]][0]))
+        rows = max(1, kernels.batch_tokens(model.device) // len(joined[order[-1]][0]))
         batch, order = order[-rows:], order[:-rows]  # the longest first: if memory runs out, then at once
         start, end = _logits(model, [joined[index] for index in batch])
         for row, index in enumerate(batch):

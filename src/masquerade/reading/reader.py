@@ -42,8 +42,6 @@ from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
-TOKENS = {"cpu": 1024}  # tokens of a batch, padding included: more leave a processor's cache and take longer …
-TOKENS_ELSEWHERE = 8192  # … but not on a GPU
 WINDOWS = 24  # windows of a long text that are read for a question
 KEPT = 4  # texts whose windows are kept from one call to the next
 RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
@@ -258,7 +256,7 @@ class Reader:
 
     def _batches(self, jobs: Mapping[tuple[int, ...], list[WindowQuestion]]) -> Iterator[list[list[WindowQuestion]]]:
         """Batches of the size that suits the device: the questions of each window, similar windows together."""
-        batch, rows, most = list[list[WindowQuestion]](), 0, TOKENS.get(self.model.device.type, TOKENS_ELSEWHERE)
+        batch, rows, most = list[list[WindowQuestion]](), 0, kernels.batch_tokens(self.model.device)
         for some in sorted(jobs.values(), key=lambda some: some[0].length):
             fit = max(1, most // (self.layout.start + 1 + some[0].length))
             for start in range(0, len(some), fit):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from masquerade import kernels
 from masquerade.checkpoints.folders import REALM, load, locate
 from masquerade.checkpoints.weights import read_weights
 from masquerade.errors import MasqueradeError
@@ -20,8 +21,7 @@ from masquerade.layout import PADDING, Layout
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.nn.model import Model
 
-TOKENS = 1024  # tokens that go through the network at once; on CPUs more of them leave the cache and are slower
-TRAINED = 4096  # the same with gradients
+TRAINED = 4096  # tokens that go through the network at once in training
 
 NAMED = {  # short names of published encoders: the hub id, and what its own files do not say
     "minilm": ("sentence-transformers/all-MiniLM-L6-v2", {}),
@@ -87,7 +87,7 @@ class Encoder:
         encoded since the last call."""
         out = torch.zeros(len(texts), self.width)
         encoded = self.model.tokenizer.encode_pairs([(text, None) for text in texts], self.longest)
-        for group in by_length([len(ids) for ids, _ in encoded], TOKENS):
+        for group in by_length([len(ids) for ids, _ in encoded], kernels.batch_tokens(self.model.device)):
             out[torch.tensor(group)] = self._vectors([encoded[index] for index in group])
             done(len(group))
         return out
