@@ -1,6 +1,7 @@
 """Make a trained writer ready to ship: choose how it searches, and write it as int8 with its recipe and a hash.
 
     python scripts/ship_writer.py RUN TUNE models/title-en --recipe recipes/writer-title-t5.toml [--pairs 100]
+        [--texts TRAIN --least 1]
 
 TUNE is a file of pairs that no figure of the writer's card comes from. The number of beams, the length penalty and
 whether three tokens may occur twice are chosen by ROUGE-L. Then 'masquerade evaluate writer' scores it.
@@ -17,7 +18,9 @@ from pathlib import Path
 import torch
 
 from masquerade.checkpoints.folders import load, save
+from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.files import write_text
+from masquerade.text.subset import occurring
 from masquerade.writing.pairs import read_pairs
 from masquerade.writing.writer import Writer, scored
 
@@ -32,8 +35,14 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--recipe", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--texts", help="training pairs: tokens that are rare in them are left out …")
+    parser.add_argument("--least", type=int, default=1, help="… which occur less often than this")
     asked = parser.parse_args()
     pairs, model = read_pairs(asked.tune).pairs[: asked.pairs], load(asked.run)
+    if asked.texts:
+        seen = (text for pair in read_pairs(asked.texts).pairs for text in (pair.source, pair.target))
+        model, kept = keep_tokens(model, occurring(model.tokenizer, seen, asked.least))
+        print(f"{len(kept):,} tokens are kept")
     save(model, asked.out, torch.int8)
     writer = Writer(load(asked.out))  # what is shipped is what is measured
     best, chosen = -1.0, writer.settings

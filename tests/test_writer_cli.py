@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from typed import refused, run
+from typer.testing import CliRunner
 from writer_cases import PAIRS, bert, recipe, saved, written
 
+from masquerade.cli.main import app
 from masquerade.training.loop import Run
 from masquerade.writing.settings import WritingSettings
 from masquerade.writing.training import TrainWriter
@@ -42,6 +44,11 @@ def test_a_long_text_is_cut_with_a_notice_or_read_in_windows(taught: Path, tmp_p
     model = ["--model", str(taught / "run")]
     said = json.loads(run("title", str(tmp_path / "long.txt"), *model, "--json"))
     assert said["unread"] > 0
+    notices = [
+        CliRunner().invoke(app, [command, str(tmp_path / "long.txt"), *model]).stderr for command in ("title", "write")
+    ]
+    assert "were not read" not in notices[0]  # a title is meant to come from the beginning
+    assert "were not read. Use --windows" in notices[1]
     whole = json.loads(run("summarize", str(tmp_path / "long.txt"), *model, "--json"))
     assert whole["unread"] == 0
     assert len(whole["text"]) > len(said["text"])

@@ -74,7 +74,7 @@ def title(
     """
     from masquerade.cli.show.writers import show_written
 
-    show_written(files, model, None, "", None, n_best, False, {"beams": beams, "max_new": length}, as_json)
+    show_written(files, model, None, "", None, n_best, None, {"beams": beams, "max_new": length}, as_json)
 
 
 @app.command(rich_help_panel=Panel.WRITE)

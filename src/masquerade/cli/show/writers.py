@@ -39,11 +39,12 @@ def show_written(
     task: str,
     prefix: str | None,
     n_best: int,
-    windows: bool,
+    windows: bool | None,
     settings: Mapping[str, Any],
     as_json: bool,
 ) -> None:
-    """Print the text that a writer writes for each file. Settings that are None keep their defaults."""
+    """Print the text that a writer writes for each file. Settings that are None keep their defaults. ``windows`` says
+    whether all windows of a long file are read; None: its beginning is meant to be enough, so there is no notice."""
     documents, skipped = read_documents(files)
     for document in documents:
         if document.guessed:
@@ -69,6 +70,12 @@ def show_written(
                     documents, writer.each(texts, method, n_best=n_best, done=done, **chosen), strict=True
                 ):
                     _show(console, document, found, len(texts) > 1, as_json)
+                    if found.unread and windows is not None and not as_json:
+                        print(
+                            f"masquerade: '{document.name}' is longer than the model reads; its last "
+                            f"{found.unread:,} tokens were not read. Use --windows to write for all of it.",
+                            file=sys.stderr,
+                        )
     show_skipped(skipped)
 
 
@@ -84,12 +91,6 @@ def _show(console: Console, document: Document, found: WrittenText, several: boo
     for each in (found, *found.alternatives):
         score = f"{each.score:7.3f}  " if found.alternatives else ""
         print(f"{score}{each.text}", flush=True)
-    if found.unread:
-        print(
-            f"masquerade: '{document.name}' is longer than the model reads; its last {found.unread:,} tokens were not "
-            "read. Use --windows to write for all of it.",
-            file=sys.stderr,
-        )
 
 
 @dataclass(frozen=True)
