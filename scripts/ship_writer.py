@@ -22,6 +22,7 @@ from masquerade.checkpoints.vocabulary import keep_tokens
 from masquerade.files import write_text
 from masquerade.text.subset import occurring
 from masquerade.writing.pairs import read_pairs
+from masquerade.writing.settings import WritingSettings
 from masquerade.writing.writer import Writer, scored
 
 GRID = [(beams, penalty, no_repeat) for beams in (1, 4) for penalty in (0.6, 1.0) for no_repeat in (0, 3)]
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--texts", help="training pairs: tokens that are rare in them are left out …")
     parser.add_argument("--least", type=int, default=1, help="… which occur less often than this")
+    parser.add_argument("--length", type=int, default=0, help="the most tokens of a text; 0: as in training")
     asked = parser.parse_args()
     pairs, model = read_pairs(asked.tune).pairs[: asked.pairs], load(asked.run)
     if asked.texts:
@@ -44,19 +46,21 @@ def main() -> None:
         model, kept = keep_tokens(model, occurring(model.tokenizer, seen, asked.least))
         print(f"{len(kept):,} tokens are kept")
     save(model, asked.out, torch.int8)
-    writer = Writer(load(asked.out))  # what is shipped is what is measured
-    best, chosen = -1.0, writer.settings
+    model = load(asked.out)  # what is shipped is what is measured
+    settings = WritingSettings.of(model)
+    settings = replace(settings, target_length=asked.length or settings.target_length)
+    best, chosen = -1.0, settings
     for beams, penalty, no_repeat in GRID:
         if beams == 1 and penalty != 1.0:
             continue  # the penalty is one of beam search
-        writer.settings = replace(writer.settings, beams=beams, length_penalty=penalty, no_repeat=no_repeat)
+        tried = replace(settings, beams=beams, length_penalty=penalty, no_repeat=no_repeat)
+        writer = Writer(model, tried)
         texts = [each.text for each in writer.write_many([pair.source for pair in pairs])]
         found = scored(pairs, texts).total
         print(f"beams {beams}, length penalty {penalty}, no repeated {no_repeat}-gram: ROUGE-L {found['rouge_l']:.2f}")
         if found["rouge_l"] > best:
-            best, chosen = found["rouge_l"], writer.settings
-    chosen.put(model)
-    save(model, asked.out, torch.int8)
+            best, chosen = found["rouge_l"], tried
+    save(chosen.put(model), asked.out, torch.int8)
     shutil.copy(asked.recipe, asked.out / "recipe.toml")
     weights = asked.out / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
