@@ -85,7 +85,7 @@ def test_the_version_describes_the_machine(
     monkeypatch.setenv("MASQUERADE_KERNEL", "plain")
     assert run(*words, monkeypatch=monkeypatch) == 0
     lines = capsys.readouterr().out.splitlines()
-    names = ["masquerade", "PyTorch", "CPU", "flags", "float32 kernel", "bfloat16"]
+    names = ["masquerade", "PyTorch", "CPU", "flags", "float32 kernel", "attention", "bfloat16"]
     assert [re.split(r":| \d", line)[0] for line in lines] == names
     assert "plain (set by MASQUERADE_KERNEL)" in lines[4]
 

@@ -42,12 +42,13 @@ EXTRAS = {  # which extra of the package installs a module
     "transformers": "dev",
 }
 
+app.registered_commands.sort(key=lambda command: [*Panel].index(Panel(str(command.rich_help_panel))))
+
 
 def main() -> None:
     """Run a command. Errors that the user can act on are printed in one sentence."""
     gc.set_threshold(1_000_000)  # importing torch makes a million objects, none of which is garbage,
     atexit.register(gc.freeze)  # and searching them once more when the process ends takes as long again
-    app.registered_commands.sort(key=lambda command: [*Panel].index(Panel(str(command.rich_help_panel))))
     escape_what_cannot_be_shown()
     try:
         app()
