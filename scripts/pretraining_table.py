@@ -5,7 +5,8 @@
 
 From the project's root. DATA holds enwiki.jsonl and, for the two Chinese rows, zhwiki.jsonl. Each row of each seed is
 one `masquerade pretrain` command. What is finished is not done again, and what was interrupted goes on, so the script
-can be stopped and started at will. OUT/table.md is written again after every row. With --show nothing is trained.
+can be stopped and started at will. OUT/table.md is written again after every row. With --show nothing is trained; with
+--results docs/objectives the measures that the project keeps are shown, and only rows without them are trained.
 
 Columns, all of the same held-out rows:
 - unigram floor: the loss if every label is predicted by fixed frequencies. They are the mixture of the frequencies of
@@ -143,9 +144,9 @@ def keep_tokens(name: str, seed: int, out: Path, steps: int) -> None:
     shutil.rmtree(source, ignore_errors=True)
 
 
-def results(name: str, seeds: Sequence[int], out: Path, steps: int) -> list[dict[str, object]]:
+def results(name: str, seeds: Sequence[int], kept: Path, steps: int) -> list[dict[str, object]]:
     """What was measured of a row, seed by seed."""
-    found = [out / "results" / f"{name}-{steps}-{seed}.json" for seed in seeds]
+    found = [kept / f"{name}-{steps}-{seed}.json" for seed in seeds]
     return [json.loads(path.read_text(encoding="utf-8")) for path in found if path.is_file()]
 
 
@@ -158,12 +159,12 @@ def mean(values: Sequence[object], digits: int = 3) -> str:
     return f"{statistics.mean(numbers):.{digits}f}{spread}"
 
 
-def table(names: Sequence[str], seeds: Sequence[int], out: Path, steps: int) -> str:
+def table(names: Sequence[str], seeds: Sequence[int], kept: Path, steps: int) -> str:
     """The table as Markdown."""
     head = ("objective", "unigram floor", "5-gram", "after", "removed", "other parts", "tokens", "seeds", "CHANGES")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name in names:
-        found = results(name, seeds, out, steps)
+        found = results(name, seeds, kept, steps)
         if not found:
             continue
         floors = [float(str(each["floor"])) for each in found]
@@ -177,11 +178,11 @@ def table(names: Sequence[str], seeds: Sequence[int], out: Path, steps: int) -> 
     return "\n".join(lines) + "\n"
 
 
-def plot(names: Sequence[str], seeds: Sequence[int], out: Path, steps: int, path: Path) -> None:
+def plot(names: Sequence[str], seeds: Sequence[int], kept: Path, steps: int, path: Path) -> None:
     """Draw the held-out loss of every row against the tokens read, with its unigram floor."""
     from matplotlib.figure import Figure
 
-    shown = [(name, results(name, seeds, out, steps)) for name in names]
+    shown = [(name, results(name, seeds, kept, steps)) for name in names]
     shown = [(name, found) for name, found in shown if found]
     columns = 5
     height = -(-len(shown) // columns)
@@ -217,18 +218,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="changes of all runs, for trials")
     parser.add_argument("--show", action="store_true", help="train nothing")
+    parser.add_argument("--results", type=Path, help="the folder of what is measured; OUT/results by default")
     parser.add_argument("--plot", type=Path, help="draw all curves to this .png file")
     asked = parser.parse_args()
     names, seeds = asked.only.split(","), range(1, asked.seeds + 1)
     if unknown := [name for name in names if name not in ROWS]:
         parser.error(f"there is no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
     SET.extend(asked.set)
+    kept = asked.results or asked.out / "results"
     environment = os.environ | {"OMP_NUM_THREADS": str(asked.threads)}
     if not asked.show:
         prepare(asked.data, asked.out, names, environment)
         for seed in seeds:
             for name in names:
-                result = asked.out / "results" / f"{name}-{asked.steps}-{seed}.json"
+                result = kept / f"{name}-{asked.steps}-{seed}.json"
                 if result.is_file() or not train(name, seed, asked.out, asked.steps, environment):
                     continue
                 try:
@@ -237,10 +240,10 @@ def main() -> None:
                     print(f"{name} cannot be measured: {error!r}", file=sys.stderr, flush=True)
                     continue
                 keep_tokens(name, seed, asked.out, asked.steps)
-                (asked.out / "table.md").write_text(table(names, seeds, asked.out, asked.steps), encoding="utf-8")
-    print(table(names, seeds, asked.out, asked.steps))
+                (asked.out / "table.md").write_text(table(names, seeds, kept, asked.steps), encoding="utf-8")
+    print(table(names, seeds, kept, asked.steps))
     if asked.plot:
-        plot(names, seeds, asked.out, asked.steps, asked.plot)
+        plot(names, seeds, kept, asked.steps, asked.plot)
 
 
 if __name__ == "__main__":
