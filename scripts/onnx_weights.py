@@ -16,6 +16,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from masquerade.memory.retrieval.pooling import Pooling
+
 BERT = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 
 
@@ -75,6 +77,7 @@ def e5_small(source: Path, target: Path, vocabulary: str) -> None:
     if len(weights) != 197:
         sys.exit(f"{source} has {len(weights)} weights of a BERT, not the 197 of e5-small.")
     _write(target, config, weights, vocabulary)
+    Pooling(query="query: ", passage="passage: ").save(target)  # what it was trained with, as an encoder for search
 
 
 def uie_nano(source: Path, target: Path, vocabulary: str) -> None:
