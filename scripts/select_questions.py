@@ -5,9 +5,10 @@
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
 (--count 7000; 9000 for the fourth part) and DATA/zh-made.jsonl (--count 4000; 8000 for the second), and those of
 scripts/structured_questions.py as DATA/en-structured.jsonl (--count 1600; 3000) and DATA/zh-structured.jsonl
-(--language zh --count 2000). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl and en-fourth.jsonl,
-which has nearly all, to go on with there, DATA/en-second.jsonl for the shared passage, DATA/zh-first.jsonl
-and zh-second.jsonl to go on with there. Long passages are left out, because they cost the most.
+(--language zh --count 2000). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl to go on with there, then
+DATA/en-fourth.jsonl, which has nearly all that there is, and DATA/en-fifth.jsonl, half without an answer;
+DATA/en-second.jsonl for the shared passage; DATA/zh-first.jsonl, and DATA/zh-second.jsonl to go on with there. Long
+passages are left out, because they cost the most.
 """
 
 from __future__ import annotations
@@ -117,6 +118,14 @@ def english(data: Path) -> None:
     random.Random(11).shuffle(every)
     every += without_answers(made, every, 4500, random.Random(11)) + read_questions(str(data / "en-structured.jsonl"))
     write(every, data / "en-fourth.jsonl")
+    rng = random.Random(13)
+    refused = [record for record in records if record.id.split("/")[0] in REFUSED]
+    others = [
+        record for record in records if record.id.startswith(("squad", "iirc")) and len(record.passages[0]) <= LONGEST
+    ]
+    last = refused + rng.sample(refused, len(refused) // 2) + rng.sample(others, 5000)
+    last += rng.sample(read_questions(str(data / "en-structured.jsonl")), 1500)
+    write(last + without_answers(made, last, 2000, rng), data / "en-fifth.jsonl")
 
 
 def chinese(data: Path) -> None:
