@@ -1,4 +1,4 @@
-"""An older commit of this repository beside the working tree: layout operations, a training step, a cold answer.
+"""An older commit of this repository beside the working tree: layout operations, a training step, answers.
 
     python benchmarks/before_after.py --rounds 5
 
@@ -22,6 +22,7 @@ from statistics import median
 
 ROOT = Path(__file__).parents[1]
 LAYOUTS, WHOLE = "a852b53", "c96f583"  # the last commit with layouts of 12 tensors; the last one before the new tree
+FUSED = "2302601"  # the last one whose attention is always PyTorch's fused kernel
 QUESTION = "Who announced how hieroglyphs work?"
 
 WORKER = """
@@ -77,7 +78,25 @@ def training():
     return {"training step": seconds(step, 4)}
 
 
-print(json.dumps({"layouts": layouts, "training": training}[sys.argv[1]]()))
+def reading():
+    from masquerade.reading.reader import Reader
+    reader, question = Reader.load("en"), "Who announced how hieroglyphs work?"
+    text = open("examples/rosetta.txt", encoding="utf-8").read()
+    short = [(question, f"{n}. {text[:900]}") for n in range(16)]
+    long = [(question, " ".join(f"{n}. {text}" for n in range(20)))]
+
+    def ask(asked):
+        reader.recent.held.clear()
+        reader.recent.used = 0
+        reader.ask_many(asked)
+
+    return {
+        "16 questions on 900 characters each": seconds(lambda: ask(short), 2),
+        "a question on 38,000 characters": seconds(lambda: ask(long), 2),
+    }
+
+
+print(json.dumps({"layouts": layouts, "training": training, "reading": reading}[sys.argv[1]]()))
 """
 
 
@@ -86,11 +105,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
-        trees = {commit: unpacked(commit, Path(name) / commit) for commit in (LAYOUTS, WHOLE)}
+        trees = {commit: unpacked(commit, Path(name) / commit) for commit in (LAYOUTS, WHOLE, FUSED)}
         tasks: list[tuple[str, Callable[[Path], dict[str, float]]]] = [
             (LAYOUTS, lambda tree: worker(tree, "layouts")),
             (WHOLE, lambda tree: worker(tree, "training")),
             (WHOLE, cold_answer),
+            (FUSED, lambda tree: worker(tree, "reading")),
         ]
         print(subprocess.run([sys.executable, ROOT / "benchmarks" / "machine.py"], env=environment(ROOT),
                              capture_output=True, text=True, check=True).stdout)  # fmt: skip
