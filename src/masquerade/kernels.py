@@ -44,7 +44,7 @@ HEADS, LENGTH, HEAD_WIDTH = (
     224,
     32,
 )  # of the measured attention: heads of all rows, queries, numbers of a head
-SCORES = 2**24  # bytes of attention scores, up to which two products may be used
+SCORES = 3 * 2**23  # bytes of attention scores, up to which two products may be used
 FEWEST = 16  # queries; for fewer the fused kernel is used
 AGREES = 1e-4  # largest difference allowed, relative to the largest value of the plain result
 GAIN = 1.1  # another float32 kernel has to be at least this many times as fast
