@@ -3,7 +3,7 @@
     python scripts/select_questions.py DATA
 
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
-(--count 7000; 9000 for the fourth part) and DATA/zh-made.jsonl (--count 4000; 8000 for the second), and those of
+(--count 7000; 9000 from the fourth part on) and DATA/zh-made.jsonl (--count 4000; 8000 for the second), and those of
 scripts/structured_questions.py as DATA/en-structured.jsonl (--count 1600; 3000) and DATA/zh-structured.jsonl
 (--language zh --count 2000). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl to go on with there,
 DATA/en-fourth.jsonl, which has nearly all that there is, and DATA/en-fifth.jsonl, half without an answer;

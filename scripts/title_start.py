@@ -5,8 +5,8 @@
 
 TITLES is a folder with en/acl-train.jsonl, en/acl-dev.jsonl, more/papers-title-abstract.jsonl.gz and
 more/bbc-news.jsonl.gz. Writes OUT/start, flan-t5-small with four of its eight decoder layers, which is smaller and
-writes faster; OUT/train.jsonl, the pairs to train on, none of which has a title of acl-dev; OUT/tune.jsonl, to choose
-settings on; and OUT/test-acl.jsonl and OUT/test-news.jsonl, which nothing is chosen on.
+writes faster; OUT/train.jsonl, the pairs to train on, none of which has the title of a test part; OUT/tune.jsonl, to
+choose settings on; and OUT/test-acl.jsonl and OUT/test-news.jsonl, which nothing is chosen on.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     save(fewer_layers(load(START), LAYERS), out / "start")
     test = pairs(source / "en" / "acl-dev.jsonl", "text", rng)
-    held = {plain(each["title"]) for each in test}
-    acl = [each for each in pairs(source / "en" / "acl-train.jsonl", "text", rng) if plain(each["title"]) not in held]
-    news = pairs(source / "more" / "bbc-news.jsonl.gz", "text", rng)
+    acl, news = (pairs(source / part, "text", rng) for part in ("en/acl-train.jsonl", "more/bbc-news.jsonl.gz"))
+    held = {plain(each["title"]) for each in (*test, *news[:TESTED])}
+    acl = [each for each in acl if plain(each["title"]) not in held]
     train = acl[TUNED : TUNED + PAPERS] + news[TESTED : TESTED + NEWS]
     for venue in VENUES:
-        papers = pairs(source / "more" / "papers-title-abstract.jsonl.gz", "abstract", rng, venue)[:VENUE]
-        train += [each for each in papers if plain(each["title"]) not in held]
+        train += pairs(source / "more" / "papers-title-abstract.jsonl.gz", "abstract", rng, venue)[:VENUE]
+    train = [each for each in train if plain(each["title"]) not in held]
     rng.shuffle(train)
     write(out / "train.jsonl", train)
     write(out / "tune.jsonl", acl[:TUNED])

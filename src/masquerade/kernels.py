@@ -39,11 +39,8 @@ ACCELERATE = {"float32": "no", "bfloat16": "bf16", "no": "no", "bf16": "bf16", "
 FEW = 8  # tokens; a pass over more of them uses the kernel for many
 TOKENS, WIDTH, INNER = 128, 384, 1536  # the measured shape: (TOKENS, WIDTH) @ (WIDTH, INNER)
 ROUNDS = 5
-HEADS, LENGTH, HEAD_WIDTH = (
-    24,
-    224,
-    32,
-)  # of the measured attention: heads of all rows, queries, numbers of a head
+# the measured attention: heads of all rows, queries and keys, numbers of a head
+HEADS, LENGTH, HEAD_WIDTH = 24, 224, 32
 SCORES = 3 * 2**23  # bytes of attention scores, up to which two products may be used
 FEWEST = 16  # queries; for fewer the fused kernel is used
 AGREES = 1e-4  # largest difference allowed, relative to the largest value of the plain result
