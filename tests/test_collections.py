@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import shutil
 import signal
@@ -11,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +25,9 @@ from masquerade.memory.retrieval import vector_index
 from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
 from masquerade.memory.retrieval.passages import cut_passages, letters
-from masquerade.memory.retrieval.search import PRIOR, Filters, Score, combine, weighted
+from masquerade.memory.retrieval.search import PRIOR, Filters, Score, combine, priors
 from masquerade.memory.retrieval.store import CollectionStore
 from masquerade.memory.retrieval.words import search_terms
-from masquerade.reading.answers import Answer
 
 PARTS = ["# Head\n", "One. ", "Two two two!\n\n", "三四五。", "\n\n", "a-\nb ", "Title\n\n"]
 
@@ -472,14 +469,5 @@ def test_the_texts_of_the_cases_are_what_they_were(kb: KnowledgeBase, texts: Pat
     assert BRIDGE[whole.stored.passage.start : whole.stored.passage.end] == whole.stored.passage.text
 
 
-def test_answers_are_weighted_by_the_fit_of_their_passages() -> None:
-    first, second = Answer("a", 0.4, 0, 1, 2), Answer("b", 0.35, 1, 3, 4)
-    both = replace(first, alternatives=(second,))
-    assert weighted(both, [Score(1.0), Score(1.0)], 2) == both
-    made = weighted(both, [Score(0.5), Score(1.0)], 2)
-    odds = 0.4 * math.exp(-PRIOR / 2)
-    assert (made.text, made.alternatives[0].text) == ("b", "a")
-    assert made.score == pytest.approx(0.35 / (0.35 + odds + 0.25)) and made.alternatives[0].score < 0.4
-    assert weighted(both, [Score(0.5), Score(1.0)], 1).alternatives == ()
-    nothing = Answer("", 0.9, alternatives=(first,))
-    assert weighted(nothing, [Score(1.0)], 1) == nothing and weighted(Answer("", 1.0), [], 1) == Answer("", 1.0)
+def test_passages_that_fit_less_well_weigh_less() -> None:
+    assert priors([Score(1.0), Score(0.5)]) == [0, -PRIOR / 2] and priors([]) == []

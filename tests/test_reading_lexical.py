@@ -59,7 +59,17 @@ def test_a_long_text_is_read_where_it_shares_words_with_the_question_and_a_short
     windows = [Window(0, (number, number + 1), ((0, 1), (1, 2)), (0, 2)) for number in range(0, 18, 2)]
     index = WindowIndex(windows)
 
-    assert [window.ids for window in index.best([4, 5], 1)] == [(4, 5)]
-    assert len(index.best([4, 5], 4)) == 4
-    assert index.best([4, 5], 0) is windows
-    assert WindowIndex(windows[:8]).best([4, 5], 4) == windows[:8]
+    fits = index.fits([4, 5])
+    assert index.best(fits, 1) == [2]
+    assert len(index.best(fits, 4)) == 4
+    assert index.best(fits, 0) == list(range(9))
+    assert index.best(fits[:8], 4) == list(range(8))
+
+
+def test_windows_fit_as_well_as_their_score_says_beside_the_best_one() -> None:
+    windows = [Window(0, ids, ((0, 1),) * len(ids), (0, len(ids))) for ids in ((1, 2, 3), (4, 5, 3), (6, 7, 8))]
+    index = WindowIndex(windows)
+    fits = index.fits([1, 2, 3])
+    assert fits[0] == 0 > fits[1] > fits[2] == -index.lexical.scores([1, 2, 3]).max()
+    assert index.fits([99]).tolist() == [0, 0, 0], "where no window shares anything, all fit alike"
+    assert WindowIndex(windows[2:]).fits([1]).tolist() == [0] and WindowIndex([]).fits([1]).tolist() == []

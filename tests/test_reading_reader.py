@@ -281,10 +281,37 @@ def test_a_long_passage_has_the_odds_of_all_its_windows_each_span_counted_once()
         }
         assert odds.keys().isdisjoint(mine)
         odds |= {place: share / (1 - sum(mine.values())) for place, share in mine.items()}
-    found, total = asker.ask("Where?", LONG, n_best=10**4), 1 + sum(odds.values())
+    [found] = asker.ask_many([("Where?", LONG)], n_best=10**4, priors=[[0.0]])
+    total = 1 + sum(odds.values())
     assert found.score == pytest.approx(1 / total, abs=1e-4)
     for answer in found.alternatives:
         assert answer.score == pytest.approx(odds[answer.start, answer.end] / total, abs=1e-4)
+
+
+def test_a_prior_is_added_to_the_log_odds_of_a_passage() -> None:
+    asker = reader(threshold=1.1)
+
+    def odds(*priors: float) -> dict[int, float]:
+        [found] = asker.ask_many([("Where?", [SHORT, CITY])], n_best=10**4, priors=[priors])
+        total = dict.fromkeys((0, 1), 0.0)
+        for each in found.alternatives:
+            total[each.passage] += each.score / found.score
+        return total
+
+    even, changed = odds(0, 0), odds(0, -1.5)
+    assert changed[0] == pytest.approx(even[0], rel=1e-3)
+    assert changed[1] == pytest.approx(even[1] * math.exp(-1.5), rel=1e-3)
+
+
+def test_a_window_that_shares_more_words_with_the_question_counts_more() -> None:
+    asker, texts = reader(), [SHORT, SHORT + " Where?"]
+    even = asker.ask_many([("Where?", texts)], n_best=10**4, threshold=0.0, priors=[[0.0, 0.0]])[0]
+    found = asker.ask("Where?", texts, n_best=10**4, threshold=0.0)
+
+    def share(answer: Answer) -> float:
+        return sum(each.score for each in (answer, *answer.alternatives) if each.passage == 1)
+
+    assert share(found) > share(even)
 
 
 def test_there_is_no_answer_where_none_is_more_probable_than_the_reader_allows() -> None:

@@ -82,13 +82,15 @@ class ReaderLayout:
         """The greatest number of tokens of a window."""
         return self.longest - self.start - 1
 
-    def windows(self, tokenizer: Tokenizer, passages: Sequence[str], room: int = 0) -> list[Window]:
-        """Passages as windows of ``room`` tokens; 0: as many as fit. Windows overlap by a quarter, or by the longest
-        answer if that is more, so that an answer is whole in the window it belongs to, with context on both sides."""
-        room = min(room or self.room, self.room)
-        step, found = max(1, min(room - room // OVERLAP, room - self.longest_answer)), []
-        margin = max(0, min((room - step) // 2, room - step - self.longest_answer))  # the longest own answer must fit
+    def windows(self, tokenizer: Tokenizer, passages: Sequence[str], room: int = 0, part: int = 0) -> list[Window]:
+        """Passages as windows of ``room`` tokens; 0: as many as fit. With ``part``, a passage that is longer than that
+        is cut into windows of ``part`` tokens. Windows overlap by a quarter, or by the longest answer if that is more,
+        so that an answer is whole in the window it belongs to, with context on both sides."""
+        whole, found = min(room or self.room, self.room), list[Window]()
         for number, (ids, places) in enumerate(tokenizer.encode_places(passages)):
+            room = min(part, whole) if part and len(ids) > whole else whole
+            step = max(1, min(room - room // OVERLAP, room - self.longest_answer))
+            margin = max(0, min((room - step) // 2, room - step - self.longest_answer))  # the longest own answer fits
             for begin in range(0, max(1, len(ids) - room + step), step):
                 cut, last = slice(begin, begin + room), begin + room >= len(ids)
                 own = (margin if begin else 0, len(ids) - begin if last else margin + step)

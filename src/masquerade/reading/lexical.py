@@ -27,12 +27,19 @@ class WindowIndex:
         """The index of their token ids, made when it is first needed."""
         return LexicalIndex([window.ids for window in self.windows])
 
-    def best(self, question: Sequence[int], most: int) -> Sequence[Window]:
-        """The ``most`` windows that share most with a question's ids, in the order of the text; all of them where there
-        are no more than twice as many, or ``most`` is 0."""
-        if not most or len(self.windows) <= 2 * most:
-            return self.windows
-        return [self.windows[index] for index in self.lexical.best(question, most)]
+    def fits(self, question: Sequence[int]) -> NDArray[np.float64]:
+        """How well each window fits a question's ids: its BM25 score, less the best one's. (windows,)"""
+        if len(self.windows) < 2:
+            return np.zeros(len(self.windows))
+        scores = self.lexical.scores(question)
+        return scores - scores.max()
+
+    def best(self, fits: NDArray[np.float64], most: int) -> list[int]:
+        """The ``most`` windows that fit best, by their indices in the order of the text; all of them where there are no
+        more than twice as many, or ``most`` is 0."""
+        if not most or len(fits) <= 2 * most:
+            return list(range(len(fits)))
+        return sorted(np.argsort(-fits, kind="stable")[:most].tolist())
 
 
 class LexicalIndex:

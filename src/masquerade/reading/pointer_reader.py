@@ -47,6 +47,8 @@ class PointerReader(Reader):
     """A model with a span head that answers questions from texts. The probability of a span is that of its start and
     end logits among all spans of the window and no answer, which the first token stands for."""
 
+    part = 0  # windows of all texts are as such models are trained with
+
     def __init__(self, model: Model, threshold: float = BY_NONE) -> None:
         if "span" not in model.spec.all_heads:
             raise MasqueradeError(
@@ -71,11 +73,12 @@ class PointerReader(Reader):
         windows: int = WINDOWS,
         threshold: float | None = None,
         done: Callable[[int], None] = lambda count: None,
+        priors: Sequence[Sequence[float]] | None = None,
     ) -> list[Answer]:
         """As ``Reader.ask_many``, with the decoder "parallel" alone."""
         if decoder != "parallel" or free:
             raise MasqueradeError("This checkpoint only points at spans; use the decoder 'parallel', without 'free'.")
-        return super().ask_many(questions, n_best, vote, decoder, free, windows, threshold, done)
+        return super().ask_many(questions, n_best, vote, decoder, free, windows, threshold, done, priors)
 
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Do nothing: such a model reads a window together with its question."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -42,7 +42,9 @@ from masquerade.reading.span_scores import PARTS, score_spans
 from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
-WINDOWS = 24  # windows of a long text that are read for a question
+WINDOWS = 16  # windows of a long text that are read for a question
+PART = 256  # tokens of such a window: with larger ones, answers elsewhere in them win too often
+FIT = 0.2  # how much of the BM25 score by which a window is behind the best one is taken from its log-odds
 KEPT = 4  # texts whose windows are kept from one call to the next
 RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
 TOGETHER = 16  # windows that are encoded together by ``remember``
@@ -100,6 +102,8 @@ class Settings:
 class Reader:
     """A model that answers questions from texts. It may be used from several threads."""
 
+    part: ClassVar[int] = PART  # tokens of a window of a text that does not fit into one
+
     def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype | None = None) -> None:
         kernels.use()
         self.model, self.settings = model.eval(), Settings.of(model)
@@ -143,6 +147,7 @@ class Reader:
         windows: int = WINDOWS,
         threshold: float | None = None,
         done: Callable[[int], None] = lambda count: None,
+        priors: Sequence[Sequence[float]] | None = None,
     ) -> list[Answer]:
         """The answer to each question, with up to ``n_best`` − 1 alternatives. A question is a pair of its text and its
         passage or passages, or a dict with ``question`` and ``context`` (or ``passages``). Answers are whole words; no
@@ -157,6 +162,8 @@ class Reader:
         There is no answer if the best one has a lower probability than ``threshold``; None: by the reader's own
         settings.
         ``done`` is called with the number of questions of windows that have been answered, for a progress bar.
+        ``priors`` says of each passage of each question how well it fits, as what is added to its log-odds; None: by
+        the words that its windows share with the question, if ``vote`` is "best".
         """
         _check_options(n_best, vote, decoder, threshold)
         asked = [_checked(each) for each in questions]
@@ -165,8 +172,11 @@ class Reader:
         texts = {given: self.cut(given) for given in dict.fromkeys(given for _, given in asked)}
         spans_only = decoder == "parallel" and not free
         for index, (_, given) in enumerate(asked):
-            for window, tokens in self._to_read(texts[given], ids[index], windows, spans_only):
-                job = WindowQuestion(index, ids[index], window.passage, given[window.passage], window, tokens)
+            for window, tokens, fit in self._to_read(texts[given], ids[index], windows, spans_only):
+                text, prior = given[window.passage], FIT * fit if vote == "best" else 0.0
+                if priors is not None:
+                    prior = priors[index][window.passage]
+                job = WindowQuestion(index, ids[index], window.passage, text, window, tokens, prior)
                 jobs.setdefault((*window.ids, -1, *(tokens or ())), []).append(job)
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         scored = defaultdict[tuple[int, int], dict[Hashable, WindowScores]](dict)
@@ -174,10 +184,10 @@ class Reader:
             if spans_only:
                 for job, odds, total in self._odds(batch):
                     spans = best_spans(odds, job.text, job.places, n_best + SPARE, asked[job.question][0])
-                    found = [job.span(each.start, each.length, each.score) for each in spans]
+                    found = [job.span(each.start, each.length, each.score + job.prior) for each in spans]
                     text = job.question, job.passage if vote == "all" else 0
                     # a window that occurs twice counts once
-                    scored[text].setdefault((job.window.ids, job.window.own), WindowScores(found, total))
+                    scored[text].setdefault((job.window.ids, job.window.own), WindowScores(found, total + job.prior))
             else:
                 for job, found, nothing in self._written(batch, n_best, decoder, free):
                     candidates[job.question] += found
@@ -216,17 +226,21 @@ class Reader:
     @torch.inference_mode()
     def _to_read(
         self, text: WindowIndex, question: list[int], most: int, spans_only: bool
-    ) -> list[tuple[Window, tuple[int, ...] | None]]:
-        """The windows to read for a question, each with the tokens of its best blocks; None for all its tokens."""
-        scorer, best = self.scorer, text.best(question, most)
+    ) -> list[tuple[Window, tuple[int, ...] | None, float]]:
+        """The windows to read for a question, each with the tokens of its best blocks, None for all its tokens, and
+        with how well it fits, 0 for the best one and less for others."""
+        scorer, fits = self.scorer, text.fits(question)
+        best = text.best(fits, most)
         if scorer is None or not (spans_only and most):
-            return [(window, None) for window in best]
-        if len(best) < len(text.windows):
-            chosen = {window.ids for window in best}
-            best = [each for each in text.windows if each.ids in chosen or each.ids in self.memory]
+            return [(text.windows[index], None, float(fits[index])) for index in best]
+        if len(best) < len(fits):
+            chosen = set(best)
+            best = [i for i, each in enumerate(text.windows) if i in chosen or each.ids in self.memory]
+        windows = [text.windows[index] for index in best]
         state = encode_apart(self.model, self.layout, [question])[0][0]
-        tokens = choose_blocks(scorer, state, best, self._encoded(best))
-        return [(window, each) for window, each in zip(best, tokens, strict=True) if each != ()]
+        tokens = choose_blocks(scorer, state, windows, self._encoded(windows))
+        read = zip(windows, tokens, fits[best].tolist(), strict=True)
+        return [(window, each, fit) for window, each, fit in read if each != ()]
 
     def _encoded(self, windows: Sequence[Window]) -> list[EncodedPassage]:
         """Windows up to the fork: remembered ones, those that were read lately, and others, which are then kept."""
@@ -249,7 +263,8 @@ class Reader:
 
         def windows(passages: tuple[str, ...]) -> WindowIndex:
             joined = [join_line_ends(passage) for passage in passages]  # words divided by a hyphen are read as one
-            found = [each for each in self.layout.windows(self.tokenizer, [each.text for each in joined]) if each.ids]
+            found = self.layout.windows(self.tokenizer, [each.text for each in joined], part=self.part)
+            found = [each for each in found if each.ids]
             return WindowIndex([_with_places(window, joined[window.passage]) for window in found])
 
         return functools.lru_cache(maxsize=KEPT)(windows)
@@ -313,6 +328,7 @@ class WindowQuestion:
     text: str  # … and its text
     window: Window
     tokens: tuple[int, ...] | None = None  # the window's tokens that are read, by their indices; None for all
+    prior: float = 0.0  # what is added to the log-odds of its spans
 
     @property
     def length(self) -> int:

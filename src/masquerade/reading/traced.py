@@ -48,7 +48,7 @@ def parts_read(reader: Reader, question: str, passages: Sequence[str], windows: 
     """The parts of passages that are read for a question, in order; those that touch are one."""
     ids = reader.layout.questions(reader.tokenizer, [question])[0]
     found = list[ReadPart]()
-    for window, tokens in reader._to_read(reader.cut(tuple(passages)), ids, windows, True):
+    for window, tokens, _ in reader._to_read(reader.cut(tuple(passages)), ids, windows, True):
         for token in range(len(window.ids)) if tokens is None else tokens:
             start, end = window.places[token]
             last = found[-1] if found else None

@@ -40,7 +40,7 @@ class AskOptions:
     vote: str = "best"
     decoder: str = "parallel"
     free: bool = False
-    windows: int = 24  # as masquerade.reading.reader.WINDOWS, which is not imported here, because it imports torch
+    windows: int = 16  # as masquerade.reading.reader.WINDOWS, which is not imported here, because it imports torch
     threshold: float | None = None
 
 

@@ -114,7 +114,7 @@ def _answers(reader: Reader, records: Sequence[QuestionRecord], vote: str, decod
     """The answer to each question; empty for a question without a passage."""
     asked = [record for record in records if _readable(record)]
     passages = list(dict.fromkeys(passage for record in asked for passage in record.passages))
-    windows = Counter(passages[window.passage] for window in reader.layout.windows(reader.tokenizer, passages))
+    windows = Counter(passages[window.passage] for window in reader.cut(tuple(passages)).windows)
     share = len(asked) / sum(windows[passage] for record in asked for passage in record.passages)
     with progress_bar("questions", len(asked)) as done:
         pairs = [(record.question, record.passages) for record in asked]

@@ -17,7 +17,7 @@ from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.indexing import IndexReport, IndexWriter, Progress, silent
 from masquerade.memory.retrieval.milvus_index import MilvusIndex, absolute_uri, is_milvus_uri
-from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine, weighted
+from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine, priors
 from masquerade.memory.retrieval.store import FILE, CollectionStore
 from masquerade.memory.retrieval.vector_index import VectorIndex, Vectors
 from masquerade.memory.retrieval.word_index import WordIndex
@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # torch is imported only when there is something to encode or
     from masquerade.reading.answers import Answer
     from masquerade.reading.reader import Reader
 
-CANDIDATES = 12  # answers of the reader that are compared
 READ = 10  # passages that are read for an answer
 
 P = ParamSpec("P")
@@ -255,10 +254,9 @@ class KnowledgeBase:
         with trace.stage("reading") as said:
             for reader, indices in self._by_reader(questions, found):
                 asked = [(questions[index], [each.text for each in found[index]]) for index in indices]
-                read = reader.ask_many(asked, max(n_best, CANDIDATES), vote)
-                for index, answer in zip(indices, read, strict=True):
-                    chosen = weighted(answer, [each.score for each in found[index]], n_best)
-                    answers[index] = _cited(chosen, found[index])
+                fits = [priors([each.score for each in found[index]]) for index in indices]
+                for index, answer in zip(indices, reader.ask_many(asked, n_best, vote, priors=fits), strict=True):
+                    answers[index] = _cited(answer, found[index])
             best = [each for answer in answers for each in (answer, *answer.alternatives)][:5]
             scores = ", ".join(f"{each.text!r} {each.score:.3f}" for each in best)
             said(f"{sum(map(len, found))} passages: {scores}")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from masquerade.documents.document import Citation, Document
 from masquerade.memory.retrieval.store import CollectionStore, Stored
-from masquerade.reading.answers import Answer
 
 POOL = 100  # passages of each search whose scores are combined
 PRIOR = 4.0  # how much the score of a passage counts for its answers; chosen on a part of SQuAD's training questions
@@ -145,17 +143,8 @@ def combine(
     return [(id, Score(scaled[id], by_words.get(id), by_vectors.get(id))) for id in order]
 
 
-def weighted(answer: Answer, passages: Sequence[Score], n_best: int) -> Answer:
-    """A reader's answer and its alternatives in a new order: the odds of each are multiplied by how well its passage
-    fits the question, exp(PRIOR · (score − best score)). What is not among them keeps its probability."""
-    listed = [each for each in (answer, *answer.alternatives) if each.text and each.passage >= 0]
-    if not listed:
-        return answer
-    best = max(score.total for score in passages)
-    scores = [each.score * math.exp(PRIOR * (passages[each.passage].total - best)) for each in listed]
-    total = sum(scores) + max(0.0, 1.0 - sum(each.score for each in listed))
-    order = sorted(range(len(listed)), key=lambda index: -scores[index])[:n_best]
-    made = [replace(listed[index], score=scores[index] / total, alternatives=()) for index in order]
-    if not answer.text:
-        return replace(answer, alternatives=tuple(made))
-    return replace(made[0], alternatives=tuple(made[1:]))
+def priors(passages: Sequence[Score]) -> list[float]:
+    """How well each passage fits the question beside the best one, as what a reader adds to the log-odds of its
+    answers."""
+    best = max((score.total for score in passages), default=0.0)
+    return [PRIOR * (score.total - best) for score in passages]
