@@ -21,7 +21,7 @@ from machine import machine
 
 from masquerade.data.records import read_records
 from masquerade.reading.answers import Answer
-from masquerade.reading.reader import Reader
+from masquerade.reading.reader import WINDOWS, Reader
 from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
 
@@ -81,7 +81,7 @@ def joined(
 
 
 def timed(
-    reader: Reader, asked: list[QuestionRecord], text: str | None, windows: int = 32
+    reader: Reader, asked: list[QuestionRecord], text: str | None, windows: int = WINDOWS
 ) -> tuple[list[Answer], float]:
     """The answers, one question at a time, and the CPU seconds of all of them."""
     begun = time.process_time()

@@ -51,7 +51,10 @@ ROWS: dict[str, tuple[str, list[str]]] = {  # name → title, and what it change
     "nsp": ("masked tokens and next sentences (BERT)", DISTANCES),
     "sop": ("n-grams and sentence order", DISTANCES),
     "span": ("spans and their boundaries (SpanBERT)", DISTANCES),
-    "electra": ("replaced tokens (ELECTRA); the loss is the generator's", ["options.size=0.5", "options.weight=1", *DISTANCES]),
+    "electra": (
+        "replaced tokens (ELECTRA); the loss is the generator's",
+        ["options.size=0.5", "options.weight=1", *DISTANCES],
+    ),
     "salient": ("one date or number (REALM)", DISTANCES),
     "xlnet": ("permutation (XLNet)", []),
     "xlnet-memory": ("permutation, a memory of 128 (XLNet)", ["objective=xlnet", *MEMORY]),

@@ -47,7 +47,7 @@ class PointerReader(Reader):
     """A model with a span head that answers questions from texts. The probability of a span is that of its start and
     end logits among all spans of the window and no answer, which the first token stands for."""
 
-    part = 0  # windows of all texts are as such models are trained with
+    part, fit = 0, 0.0  # windows are as such models are trained with, and compared by their odds alone
 
     def __init__(self, model: Model, threshold: float = BY_NONE) -> None:
         if "span" not in model.spec.all_heads:

@@ -43,8 +43,8 @@ from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
 WINDOWS = 16  # windows of a long text that are read for a question
-PART = 256  # tokens of such a window: with larger ones, answers elsewhere in them win too often
-FIT = 0.2  # how much of the BM25 score by which a window is behind the best one is taken from its log-odds
+PART = 256  # tokens of a window of a text that does not fit into one; in larger ones, wrong answers win more often
+FIT = 0.1  # how much of the BM25 score by which a window is behind the best one is taken from its log-odds
 KEPT = 4  # texts whose windows are kept from one call to the next
 RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
 TOGETHER = 16  # windows that are encoded together by ``remember``
@@ -102,7 +102,8 @@ class Settings:
 class Reader:
     """A model that answers questions from texts. It may be used from several threads."""
 
-    part: ClassVar[int] = PART  # tokens of a window of a text that does not fit into one
+    part: ClassVar[int] = PART
+    fit: ClassVar[float] = FIT
 
     def __init__(self, model: Model, memory: int = 512 * 2**20, stored: torch.dtype | None = None) -> None:
         kernels.use()
@@ -173,7 +174,7 @@ class Reader:
         spans_only = decoder == "parallel" and not free
         for index, (_, given) in enumerate(asked):
             for window, tokens, fit in self._to_read(texts[given], ids[index], windows, spans_only):
-                text, prior = given[window.passage], FIT * fit if vote == "best" else 0.0
+                text, prior = given[window.passage], self.fit * fit if vote == "best" else 0.0
                 if priors is not None:
                     prior = priors[index][window.passage]
                 job = WindowQuestion(index, ids[index], window.passage, text, window, tokens, prior)
