@@ -60,8 +60,17 @@ def main() -> None:
             raise
         _stop(f"This needs the package '{module}'; install it with pip install {_package(module)}.")
     finally:
+        _leave_processes()
         if note := note_on_escapes():
             print(f"masquerade: {note}", file=sys.stderr)
+
+
+def _leave_processes() -> None:
+    """Leave the group of processes that Accelerate or torchrun has started, if this is one of them: its threads abort
+    a process that ends while they run."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _stop(sentence: str) -> None:

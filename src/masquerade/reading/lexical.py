@@ -32,7 +32,7 @@ class WindowIndex:
         if len(self.windows) < 2:
             return np.zeros(len(self.windows))
         scores = self.lexical.scores(question)
-        return scores - scores.max()
+        return scores - float(scores.max())
 
     def best(self, fits: NDArray[np.float64], most: int) -> list[int]:
         """The ``most`` windows that fit best, by their indices in the order of the text; all of them where there are no

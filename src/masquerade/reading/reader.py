@@ -174,10 +174,10 @@ class Reader:
         spans_only = decoder == "parallel" and not free
         for index, (_, given) in enumerate(asked):
             for window, tokens, fit in self._to_read(texts[given], ids[index], windows, spans_only):
-                text, prior = given[window.passage], self.fit * fit if vote == "best" else 0.0
-                if priors is not None:
-                    prior = priors[index][window.passage]
-                job = WindowQuestion(index, ids[index], window.passage, text, window, tokens, prior)
+                passage = window.passage
+                by_words = self.fit * fit if vote == "best" else 0.0
+                prior = by_words if priors is None else priors[index][passage]
+                job = WindowQuestion(index, ids[index], passage, given[passage], window, tokens, prior)
                 jobs.setdefault((*window.ids, -1, *(tokens or ())), []).append(job)
         candidates, none = list[list[Candidate]]([[] for _ in asked]), [1.0] * len(asked)
         scored = defaultdict[tuple[int, int], dict[Hashable, WindowScores]](dict)
