@@ -47,7 +47,8 @@ from masquerade.files import read_json, write_text
 from masquerade.reading.answers import Candidate
 from masquerade.reading.decoders import DECODERS
 from masquerade.reading.memory import encode_passages, encode_questions
-from masquerade.reading.reader import Reader, WindowQuestion
+from masquerade.reading.questions import WindowQuestion
+from masquerade.reading.reader import Reader
 from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.reading.span_scores import PARTS

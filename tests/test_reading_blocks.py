@@ -18,7 +18,8 @@ from masquerade.nn.model import build
 from masquerade.nn.spec import Spec
 from masquerade.reading import blocks as module
 from masquerade.reading.blocks import own_range, unbroken
-from masquerade.reading.reader import Reader, WindowQuestion
+from masquerade.reading.questions import WindowQuestion
+from masquerade.reading.reader import Reader
 
 SPEC = Spec(
     vocab=40, width=16, layers=2, heads=2, feedforward=32, outputs=("span",), between={1: ("fork", {"block": 4})}

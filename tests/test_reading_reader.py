@@ -41,7 +41,8 @@ from masquerade.reading.decoders import DECODERS
 from masquerade.reading.layouts import ReaderLayout, Window
 from masquerade.reading.memory import encode_passages, encode_questions
 from masquerade.reading.odds import WindowScores, combined, log_probabilities
-from masquerade.reading.reader import Reader, Settings, WindowQuestion
+from masquerade.reading.questions import WindowQuestion
+from masquerade.reading.reader import Reader, Settings
 from masquerade.reading.span_scores import ReaderRows, SpanScores, score_spans
 
 SCRAPS = [

@@ -17,6 +17,8 @@ from masquerade.layout import IGNORE
 from masquerade.nn.between import Flow
 from masquerade.nn.model import Model
 
+SCORES = 2**21  # of a vocabulary that are computed at once
+
 
 class Loss(nn.Module, ABC):
     """A model and its loss in one module, because data-parallel training wraps one forward call. The sum of a term is
@@ -94,8 +96,17 @@ class TokenTerm(Term):
     def losses(self, model: Model, states: StatesAt, batch: Batch) -> Tensor:
         """The loss of each labelled token, in reading order: (m,)"""
         labelled = batch.layout.label != IGNORE
-        scores = model.head(self.head, states[labelled]).float()
-        return F.cross_entropy(scores, batch.layout.label[labelled], reduction="none")
+        return label_losses(model, self.head, states[labelled], batch.layout.label[labelled])
+
+
+def label_losses(model: Model, head: str, states: Tensor, label: Tensor) -> Tensor:
+    """The cross-entropy of labels by a head, for hidden states (m, width) and labels (m,): (m,). Scores of a vocabulary
+    are computed in parts that stay in the processor's cache, and whose memory is used again."""
+    size = max(1, SCORES // model.spec.vocab)
+    parts = zip(torch.split(states, size), torch.split(label, size), strict=True)
+    return torch.cat(
+        [F.cross_entropy(model.head(head, some).float(), wanted, reduction="none") for some, wanted in parts]
+    )
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from torch import Tensor
 from masquerade import kernels
 from masquerade.errors import MasqueradeError
 from masquerade.nn.model import Model
-from masquerade.reading.answers import Answer
 from masquerade.reading.layouts import ReaderLayout
 from masquerade.reading.memory import Memory
 from masquerade.reading.odds import log_probabilities, own_odds
 from masquerade.reading.pairs import PairTemplate, pair_logits
-from masquerade.reading.reader import WINDOWS, Question, Reader, Settings, WindowQuestion
+from masquerade.reading.questions import WindowQuestion
+from masquerade.reading.reader import Reader, Settings
 
 WINDOW, QUESTION, ANSWER = 384, 64, 30  # tokens of a pair, a question and an answer, as such models are trained
 BY_NONE = -1.0  # the threshold under which there is no answer where that is more probable than the best span
@@ -63,25 +63,12 @@ class PointerReader(Reader):
         self.memory = self.recent = Memory(0, torch.float32)
         self.scorer = None
 
-    def ask_many(
-        self,
-        questions: Sequence[Question],
-        n_best: int = 1,
-        vote: str = "best",
-        decoder: str = "parallel",
-        free: bool = False,
-        windows: int = WINDOWS,
-        threshold: float | None = None,
-        done: Callable[[int], None] = lambda count: None,
-        priors: Sequence[Sequence[float]] | None = None,
-    ) -> list[Answer]:
-        """As ``Reader.ask_many``, with the decoder "parallel" alone."""
-        if decoder != "parallel" or free:
-            raise MasqueradeError("This checkpoint only points at spans; use the decoder 'parallel', without 'free'.")
-        return super().ask_many(questions, n_best, vote, decoder, free, windows, threshold, done, priors)
-
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Do nothing: such a model reads a window together with its question."""
+
+    def _check_decoder(self, decoder: str, free: bool) -> None:
+        if decoder != "parallel" or free:
+            raise MasqueradeError("This checkpoint only points at spans; use the decoder 'parallel', without 'free'.")
 
     def _threshold(self, none: float) -> float:
         return none if self.settings.threshold == BY_NONE else self.settings.threshold

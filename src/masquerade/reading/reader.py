@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,7 +22,7 @@ from masquerade.nn.model import Model
 from masquerade.reading.answers import VOTES, Answer, Candidate, merged
 from masquerade.reading.blocks import choose_blocks, own_range, unbroken
 from masquerade.reading.calibration import calibrated, check_maps
-from masquerade.reading.decoders import DECODERS, DRAFTS, write_answers
+from masquerade.reading.decoders import DRAFTS, write_answers
 from masquerade.reading.layouts import ReaderLayout, Window
 from masquerade.reading.lexical import WindowIndex
 from masquerade.reading.memory import (
@@ -37,9 +35,9 @@ from masquerade.reading.memory import (
 )
 from masquerade.reading.nbest import SPARE, best_spans
 from masquerade.reading.odds import WindowScores, combined, log_probabilities, own_odds
+from masquerade.reading.questions import Question, WindowQuestion, check_options, checked, checked_texts
 from masquerade.reading.shipped import SHIPPED, shipped
 from masquerade.reading.span_scores import PARTS, score_spans
-from masquerade.text.tokenizer import Tokenizer
 
 STORED = {"float16": torch.float16, "float32": torch.float32}
 WINDOWS = 16  # windows of a long text that are read for a question
@@ -48,8 +46,6 @@ FIT = 0.1  # how much of the BM25 score by which a window is behind the best one
 KEPT = 4  # texts whose windows are kept from one call to the next
 RECENT = 4  # of the memory for encoded passages, one part in this many more is for windows that were read lately
 TOGETHER = 16  # windows that are encoded together by ``remember``
-
-Question = tuple[str, str | Sequence[str]] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -166,8 +162,9 @@ class Reader:
         ``priors`` says of each passage of each question how well it fits, as what is added to its log-odds; None: by
         the words that its windows share with the question, if ``vote`` is "best".
         """
-        _check_options(n_best, vote, decoder, threshold)
-        asked = [_checked(each) for each in questions]
+        check_options(n_best, vote, decoder, threshold)
+        self._check_decoder(decoder, free)
+        asked = [checked(each) for each in questions]
         ids = self.layout.questions(self.tokenizer, [text for text, _ in asked])
         jobs = dict[tuple[int, ...], list[WindowQuestion]]()
         texts = {given: self.cut(given) for given in dict.fromkeys(given for _, given in asked)}
@@ -213,7 +210,7 @@ class Reader:
     def remember(self, passages: str | Sequence[str], done: Callable[[int], None] = lambda count: None) -> None:
         """Encode passages up to the fork and keep them for later questions, until the memory is full. ``done`` is
         called with the number of windows that have been encoded."""
-        found = {window.ids: window for window in self.cut(_texts(passages)).windows}
+        found = {window.ids: window for window in self.cut(checked_texts(passages)).windows}
         windows = sorted(found.values(), key=lambda window: len(window.ids))
         for start in range(0, len(windows), TOGETHER):
             part = windows[start : start + TOGETHER]
@@ -253,6 +250,9 @@ class Reader:
                 found[window.ids] = encoded
                 self.recent.put(window.ids, encoded)
         return [each for window in windows if (each := found[window.ids]) is not None]
+
+    def _check_decoder(self, decoder: str, free: bool) -> None:
+        """An error for a decoder that this reader cannot use."""
 
     def _threshold(self, none: float) -> float:
         """The least probability of an answer, where that of no answer is ``none``."""
@@ -319,95 +319,8 @@ class Reader:
             yield job, found, sum(each.score for each in found if not each.text)
 
 
-@dataclass(frozen=True)
-class WindowQuestion:
-    """A question for one window of one of its passages."""
-
-    question: int  # the number of the question
-    ids: list[int]  # … and its ids
-    passage: int  # the number of the passage
-    text: str  # … and its text
-    window: Window
-    tokens: tuple[int, ...] | None = None  # the window's tokens that are read, by their indices; None for all
-    prior: float = 0.0  # what is added to the log-odds of its spans
-
-    @property
-    def length(self) -> int:
-        """The number of tokens that are read."""
-        return len(self.window.ids) if self.tokens is None else len(self.tokens)
-
-    @property
-    def places(self) -> Sequence[tuple[int, int]]:
-        """The characters of the tokens that are read."""
-        return self.window.places if self.tokens is None else [self.window.places[token] for token in self.tokens]
-
-    def span(self, start: int, length: int, score: float) -> Candidate:
-        """A span of the tokens that are read as a candidate."""
-        start = start if self.tokens is None else self.tokens[start]
-        begin, end = self.window.places[start][0], self.window.places[start + length - 1][1]
-        while end < len(self.text) and unicodedata.combining(self.text[end]):  # a combining accent is no token
-            end += 1
-        while begin < end and self.text[begin].isspace():  # in some vocabularies a token includes a blank
-            begin += 1
-        while end > begin and self.text[end - 1].isspace():
-            end -= 1
-        return Candidate(self.text[begin:end], score, self.passage, begin, end)
-
-    def text_of(self, ids: tuple[int, ...], score: float, tokenizer: Tokenizer) -> Candidate:
-        """Generated ids as a candidate: the first span of the window that equals them, or else their text."""
-        for start in range(len(self.window.ids) - len(ids) + 1 if ids else 0):
-            if self.window.ids[start : start + len(ids)] == ids:
-                return self.span(start, len(ids), score)
-        return Candidate(tokenizer.decode(ids), score, self.passage)
-
-
 def _with_places(window: Window, joined: JoinedText) -> Window:
     """A window of a joined text with its places in the original one."""
     if not joined.cuts:
         return window
     return replace(window, places=tuple(joined.original(*place) for place in window.places))
-
-
-def _check_options(n_best: int, vote: str, decoder: str, threshold: float | None) -> None:
-    """An error for options that do not exist."""
-    if isinstance(n_best, bool) or not isinstance(n_best, Integral) or n_best < 1:
-        raise MasqueradeError(f"'n_best' has to be a whole number of at least 1, not {n_best!r}.")
-    if vote not in VOTES:
-        raise MasqueradeError(f"There is no vote '{vote}'; choose from {', '.join(VOTES)}.")
-    if decoder not in DECODERS:
-        raise MasqueradeError(f"There is no decoder '{decoder}'; choose from {', '.join(DECODERS)}.")
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
-        raise MasqueradeError(f"'threshold' has to be a number from 0 to 1, not {threshold!r}.")
-
-
-def _checked(given: Question) -> tuple[str, tuple[str, ...]]:
-    """A question and its passages; an error if one of them is missing, empty or no text."""
-    if isinstance(given, Mapping):
-        key = "context" if "context" in given else "passages"
-        if "question" not in given or key not in given:
-            raise MasqueradeError("A question as a dict needs 'question', and 'context' or 'passages'.")
-        question, passages = given["question"], _texts(given[key])
-    elif isinstance(given, tuple | list) and len(given) == 2:
-        question, passages = given[0], _texts(given[1])
-    else:
-        raise MasqueradeError("A question has to be a pair (question, passages) or a dict with both.")
-    if not isinstance(question, str):
-        raise MasqueradeError(f"A question has to be text (str), not {type(question).__name__}.")
-    if not question.strip():
-        raise MasqueradeError("The question is empty; ask something.")
-    if not any(passage.strip() for passage in passages):
-        raise MasqueradeError("There is no text to read the answer from; give a passage with words in it.")
-    try:
-        "".join((question, *passages)).encode()
-    except UnicodeEncodeError as error:
-        raise MasqueradeError("The question or a passage has half of a character in it; read it as UTF-8.") from error
-    return question, passages
-
-
-def _texts(passages: str | Iterable[str]) -> tuple[str, ...]:
-    """One passage or several as a tuple; an error if one of them is no text."""
-    given = (passages,) if isinstance(passages, str | bytes) or not isinstance(passages, Iterable) else tuple(passages)
-    for each in given:
-        if not isinstance(each, str):
-            raise MasqueradeError(f"A passage has to be text (str), not {type(each).__name__}; decode bytes first.")
-    return given
