@@ -231,6 +231,19 @@ def test_electra_trains_two_networks_that_share_their_embeddings(home: Path, tmp
     assert load(tmp_path).spec == saved[0].spec, "a run's folder stands for its last checkpoint"
 
 
+def test_electra_trains_two_networks_with_embeddings_of_their_own(home: Path, tmp_path: Path) -> None:
+    run = Run(recipe(home, tmp_path, "objective=electra", "options.size=0.5", "options.shared=false", "steps=2"))
+    loss = run.bare
+    assert isinstance(loss, ElectraLoss)
+    assert loss.generator.words is not loss.model.words
+    loss(collate(next(run.job.batches(DataCursor()))[0]))["replaced"].backward()
+    assert all(weight.grad is None for weight in loss.generator.parameters())
+    run.optimizer.zero_grad()
+    run.train()
+    saved = [load(tmp_path / "step-2" / name) for name in ("", "generator")]
+    assert not torch.equal(saved[0].words.table.weight, saved[1].words.table.weight)
+
+
 def test_electra_judges_every_token(home: Path, tmp_path: Path) -> None:
     run = Run(recipe(home, tmp_path, "objective=electra"))
     rows, _ = next(run.job.batches(DataCursor()))

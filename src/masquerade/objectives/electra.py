@@ -35,6 +35,7 @@ class ReplacedTokens(Objective):
     units: Units | None = None
     size: float = 0.25  # the generator's width divided by the network's
     weight: float = 50.0  # of the discriminator's loss
+    shared: bool = True  # whether both networks have the same embeddings
 
     def __call__(self, ids: Sequence[int], rng: Rng) -> Example:
         maskable = self.vocabulary.maskable(ids)
@@ -50,22 +51,26 @@ class ReplacedTokens(Objective):
         return {"generator": generator}
 
     def loss(self, networks: Mapping[str, Model]) -> Loss:
-        return ElectraLoss(networks[""], networks["generator"], self.weight)
+        return ElectraLoss(networks[""], networks["generator"], self.weight, self.shared)
 
 
 class ElectraLoss(Loss):
     """The generator's loss at the masked tokens, and the model's loss of telling which of all tokens, [CLS] and [SEP]
-    included, were replaced. Both
+    included, were replaced. Both networks
     networks are trained at once. No gradient flows from the model to the generator, because its tokens are sampled.
-    Telling two classes apart costs far less than choosing a token of the vocabulary, hence the weight."""
+    Telling two classes apart costs far less than choosing a token of the vocabulary, hence the weight.
 
-    def __init__(self, model: Model, generator: Model, weight: float = 50.0) -> None:
+    As published, one table of embeddings is trained by both networks. With so great a weight the generator of a small
+    network then hardly learns, because the model's gradients move its table; with ``shared`` false it has its own."""
+
+    def __init__(self, model: Model, generator: Model, weight: float = 50.0, shared: bool = True) -> None:
         super().__init__(model)
         self.generator = generator
         self.weights = {"replaced": weight}
-        generator.words = model.words  # embeddings are shared: one table of each, trained by both networks
-        generator.embeddings.positions = model.embeddings.positions
-        generator.embeddings.segment = model.embeddings.segment
+        if shared:
+            generator.words = model.words
+            generator.embeddings.positions = model.embeddings.positions
+            generator.embeddings.segment = model.embeddings.segment
 
     @property
     def networks(self) -> dict[str, Model]:
