@@ -358,6 +358,18 @@ def test_a_damaged_index_is_made_anew_from_the_store(tmp_path: Path, texts: Path
     assert found_again()
 
 
+def test_a_damaged_index_of_words_is_made_anew_without_a_stack_of_calls(
+    kb: KnowledgeBase, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kb.close()
+    for path in kb.words.path.glob("*.*"):
+        if path.suffix in (".idx", ".term", ".fast"):
+            path.write_text("junk")
+    with KnowledgeBase.open(kb.store.folder) as again:
+        assert names(again, "lighthouse") == ["harbour.md"]
+    assert capfd.readouterr().err == ""
+
+
 def test_a_foreign_or_damaged_collection_is_refused_in_a_sentence(tmp_path: Path, texts: Path) -> None:
     with pytest.raises(MasqueradeError, match="There is no collection in"):
         KnowledgeBase.open(tmp_path / "nothing")

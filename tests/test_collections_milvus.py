@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,3 +67,72 @@ def test_a_server_that_does_not_answer_is_named_in_a_sentence(tmp_path: Path, mo
     assert kb.search("harbour", dense=0.0) == []
     with pytest.raises(MasqueradeError, match="give an encoder"):
         KnowledgeBase.open(tmp_path / "words", create=True, uri="vectors.db")
+
+
+class Server:
+    """A server of Milvus Lite in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder, self.uri = folder, f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self, ready: bool = True) -> None:
+        """Start it, and wait until it answers."""
+        words = ["server", "--data-dir", self.folder, "--host", "127.0.0.1", "--port", self.port]
+        command = [sys.executable, "-m", "milvus_lite", *map(str, words)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(600 if ready else 0):
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    started = Server(tmp_path / "server")
+    yield started
+    started.kill()
+
+
+def test_a_server_that_is_killed_and_restarted_has_lost_nothing(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, encoder = write_folder(tmp_path / "texts"), str(tiny_encoder(tmp_path / "e"))
+    local = KnowledgeBase.open(tmp_path / "local", encoder, create=True)
+    remote = KnowledgeBase.open(tmp_path / "remote", encoder, create=True, uri=server.uri)
+
+    def found(kb: KnowledgeBase) -> list[tuple[str, float]]:
+        return [(each.text, round(each.score.dense or 0, 4)) for each in kb.search("the harbour", 10, dense=1.0)]
+
+    for kb in (local, remote):
+        kb.update([str(texts)])
+    assert found(remote) == found(local) and len(found(local)) == 4
+    server.kill()
+    (texts / "ferry.txt").write_text("A ferry sails from the harbour at dawn.")
+    with monkeypatch.context() as hurried:
+        hurried.setattr(milvus_index, "PAUSES", (0.0, 0.0))
+        with pytest.raises(MasqueradeError, match=f"Milvus at '{server.uri}' cannot be used"):
+            remote.search("the harbour", dense=1.0)
+        with pytest.raises(MasqueradeError, match="cannot be used"):
+            remote.update([str(texts)])
+    assert [each.text for each in remote.search("lighthouse", dense=0.0)] == [
+        each.text for each in local.search("lighthouse", dense=0.0)
+    ]
+    server.start(ready=False)  # a call waits for it
+    monkeypatch.setattr(milvus_index, "PAUSES", (0.5,) * 60)
+    local.update([str(texts)])
+    remote.update([str(texts)])
+    assert found(remote) == found(local) and len(found(local)) == 5
+    remote.close()
+    server.kill()
+    server.start()
+    assert found(KnowledgeBase.open(tmp_path / "remote")) == found(local)

@@ -48,7 +48,8 @@ class EncoderTraining(FineTuning):
     pooling: str = ""  # mean or cls; empty: what the files of ``start`` say
     temperature: float = 0.05  # dot products are divided by it
     group: int = 32  # queries whose passages are negatives of each other
-    hard: int = 0  # passages of each query that look like its own but are not
+    neighbours: int = 1  # queries next to each other in the data that stay together: they share passages and articles
+    hard: int = 0  # further passages for each passage of a group, which look like it but are not
     candidates: int = 8  # such passages that are searched for a query; ``hard`` of them are drawn each time
     mine_every: int = 0  # steps after which the encoder itself searches them anew; 0: those of BM25 stay
     keep: float = 0.1  # cloze: how often the sentence stays in its passage
@@ -67,6 +68,8 @@ class EncoderTraining(FineTuning):
             raise MasqueradeError(f"The recipe's 'temperature' is {self.temperature}; it has to be above 0.")
         if self.group < 2 or self.hard < 0 or self.hard > self.candidates:
             raise MasqueradeError("A recipe needs 'group' of at least 2, and 'hard' from 0 to 'candidates'.")
+        if self.neighbours < 1 or self.group % self.neighbours:
+            raise MasqueradeError("The recipe's 'neighbours' has to divide 'group'.")
 
 
 class ContrastiveLoss(Loss):
@@ -167,7 +170,7 @@ class TrainEncoder(FineTune):
     def batches(self, cursor: DataCursor) -> Iterator[tuple[list[Row], DataCursor]]:
         recipe = self.recipe
         while True:
-            order = rng_for(recipe.seed, cursor.epoch, self.count).permutation(self.count).tolist()
+            order = self._order(cursor.epoch)
             for start in range(cursor.piece, self.count, recipe.batch):
                 rng = rng_for(recipe.seed, cursor.epoch, start)
                 yield (
@@ -175,6 +178,12 @@ class TrainEncoder(FineTune):
                     DataCursor(cursor.epoch, start + recipe.batch),
                 )
             cursor = DataCursor(cursor.epoch + 1)
+
+    def _order(self, epoch: int) -> list[int]:
+        """The numbers of all queries in the order of an epoch; neighbours stay together."""
+        size = self.recipe.neighbours
+        starts = rng_for(self.recipe.seed, epoch, self.count).permutation(math.ceil(self.count / size)) * size
+        return [number for start in starts.tolist() for number in range(start, min(start + size, self.count))]
 
     def evaluate(self, loss: Loss) -> dict[str, float]:
         if not self.test_count:
@@ -217,9 +226,10 @@ class TrainEncoder(FineTune):
         return [self._row([draw(rng, number) for number in group], data) for group in groups]
 
     def _row(self, drawn: Sequence[Drawn], data: PairSet | None) -> Row:
-        """The queries of a group, then its passages, each once: those of the queries, then the hard negatives."""
+        """The queries of a group, then its passages, each once: those of the queries, then the hard negatives, of the
+        first query of each passage."""
         passages = {number: text for _, text, number, _ in drawn}
-        for _, _, _, wrong in drawn:
+        for wrong in {number: wrong for _, _, number, wrong in reversed(drawn)}.values():
             for number in wrong:
                 if data is not None and number not in passages:
                     passages[number] = data.passages[number]

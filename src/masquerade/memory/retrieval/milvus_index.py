@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from masquerade.memory.retrieval.store import CollectionStore
 
 PART = 1_000  # vectors that are sent at once
 PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds before a call that failed is tried again
-UNAVAILABLE = 2  # Milvus's code of a server that cannot be reached
+UNAVAILABLE, RELEASED = 2, 101  # Milvus's codes of a server that cannot be reached, a collection that is not loaded
 TOKEN = "MILVUS_TOKEN"  # the environment variable with "user:password" or a token
 
 T = TypeVar("T")
@@ -120,18 +121,26 @@ class MilvusIndex:
         return np.array(found, dtype=np.int64)
 
     def _call(self, function: Callable[[], T]) -> T:
-        """The result of a call to Milvus. One that fails because the server cannot be reached is tried again."""
+        """The result of a call to Milvus. One that fails because the server cannot be reached is tried again, and so is
+        one that meets a server that has been started anew, which does not have the collection in memory yet."""
         for pause in (*PAUSES, None):
             try:
                 return function()
             except self.milvus.MilvusException as error:
-                if error.code != UNAVAILABLE or pause is None:
+                if error.code == RELEASED and pause is not None:
+                    self._load()
+                elif error.code != UNAVAILABLE or pause is None:
                     raise MasqueradeError(
                         f"Milvus at '{self.uri}' cannot be used ({error.message}); check the address, that the server "
                         f"is running, and the access in {TOKEN}."
                     ) from error
                 time.sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+    def _load(self) -> None:
+        """Have the server take the collection into memory, if it answers."""
+        with suppress(self.milvus.MilvusException):
+            self.client.load_collection(self.name)
 
 
 def absolute_uri(uri: str) -> str:

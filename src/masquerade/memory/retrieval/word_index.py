@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,8 @@ from masquerade.memory.retrieval.words import search_terms
 
 HEAP = 64_000_000  # bytes that new terms are collected in
 PART = 2_000  # passages that are added between two commits
+
+_silence = threading.Lock()
 
 
 class WordIndex:
@@ -31,7 +36,8 @@ class WordIndex:
         self.index: Any = None
         try:
             if self.path.is_dir():
-                self._open()
+                with _silent():
+                    self._open()
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a damaged index; tantivy's panics are no Exceptions
@@ -119,3 +125,17 @@ class WordIndex:
             self.store.count("passages WHERE id IN (SELECT passage FROM pending)"),
         )
         return total - added <= self._count() <= total + len(pending) - added
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Standard error is closed: tantivy prints a stack of calls when it meets a damaged file."""
+    with _silence:
+        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nowhere)

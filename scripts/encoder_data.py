@@ -1,0 +1,78 @@
+"""The questions that the English encoder is trained on, next to those about the same article.
+
+    python scripts/encoder_data.py QUESTIONS MULTIHOP OUT
+
+QUESTIONS is what scripts/reading_data.py has written (en-train.jsonl, whose articles are in no test), MULTIHOP a folder
+with hotpot-train-100.json, 2wiki-train-500.json and the reported hotpot-200.json and hotpot-pool.jsonl; articles of
+these two are left out. Writes OUT: a question a line. Half of the passages keep their article's title.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from reading_data import chance, plain
+
+from masquerade.data.records import read_records
+from masquerade.reading.records import QuestionRecord, find_answer, read_questions, write_questions
+
+SETS = {  # of en-train.jsonl, and how many questions of a passage are used
+    "squad-train-subset": 4, "squad1-extra": 4, "squad2-train-part": 4, "squadshifts-wiki": 4,
+    "squadshifts-amazon": 2, "squadshifts-reddit": 2, "unansq-full-context": 4, "unansq-question-joined": 2,
+    "unansq-dev-lowercase": 2, "iirc-subtext": 1, "tweetqa": 1, "qasper": 1, "policyqa-devtest": 1,
+}  # fmt: skip
+MULTIHOP = ("hotpot-train-100.json", "2wiki-train-500.json")
+REPORTED = ("hotpot-200.json", "hotpot-pool.jsonl")
+
+
+def main() -> None:
+    """Select the questions, and write them by article."""
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    questions, multihop, out = map(Path, sys.argv[1:])
+    records = [*single(questions / "en-train.jsonl"), *several(multihop)]
+    articles = dict[tuple[str, str], list[QuestionRecord]]()
+    for record in records:
+        titled = chance(plain(record.passages[0])) < 0.5
+        kept = record if titled else replace(record, title="")
+        articles.setdefault((record.id.split("/")[0], record.title or record.passages[0]), []).append(kept)
+    ordered = [record for name in sorted(articles) for record in sorted(articles[name], key=lambda each: each.passages)]
+    about = len({each.passages for each in ordered})
+    print(f"{out}: {write_questions(ordered, out):,} questions about {about:,} passages")
+
+
+def single(path: Path) -> Iterator[QuestionRecord]:
+    """Questions with an answer, a few of each passage."""
+    used = dict[str, int]()
+    for record in read_questions(str(path)):
+        passage, most = record.passages[0], SETS.get(record.id.split("/")[0], 0)
+        if any(record.spans) and used.get(passage, 0) < most:
+            used[passage] = used.get(passage, 0) + 1
+            yield record
+
+
+def several(folder: Path) -> Iterator[QuestionRecord]:
+    """Multi-hop questions with those of their paragraphs that are needed and hold the answer."""
+    reported = {title for name in REPORTED for record in read_records(str(folder / name)) for title in titles(record)}
+    for name in MULTIHOP:
+        for record in read_records(str(folder / name)):
+            needed = {title for title, _ in record["supporting_facts"]}
+            for title, sentences in record["context"]:
+                text = " ".join(" ".join(sentences).split())
+                gold = find_answer(text, record["answer"])
+                if title in needed and title not in reported and gold is not None:
+                    id, asked = f"{name}/{record['_id']}/{title}", record["question"]
+                    yield QuestionRecord(id, asked, (text,), ((gold,),), (gold.text,), title)
+
+
+def titles(record: dict[str, Any]) -> list[str]:
+    """The articles of a record of the reported set."""
+    return [record["title"]] if "title" in record else [title for title, *_ in record["context"]]
+
+
+if __name__ == "__main__":
+    main()
