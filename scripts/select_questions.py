@@ -7,16 +7,19 @@ DATA is what scripts/reading_data.py wrote, with the made questions of scripts/u
 scripts/structured_questions.py as DATA/en-structured.jsonl (--count 1600; 3000) and DATA/zh-structured.jsonl
 (--language zh --count 2000). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl to go on with there,
 DATA/en-fourth.jsonl, which has nearly all that there is, and DATA/en-fifth.jsonl, half without an answer;
-DATA/en-second.jsonl for the shared passage; DATA/zh-first.jsonl, and DATA/zh-second.jsonl to go on with there. Long
+DATA/en-second.jsonl for the shared passage; DATA/en-cased.jsonl for a start that tells capitals from small letters;
+DATA/zh-first.jsonl, and DATA/zh-second.jsonl to go on with there. Long
 passages are left out, because they cost the most.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from masquerade.reading.records import QuestionRecord, read_questions, write_questions
@@ -36,6 +39,9 @@ OTHERS = {  # questions of other fields
     "molweni-test": 200,
     "qasper": 200,
 }
+CASED = {"squad-train-subset": 900, "squad1-extra": 900, "squadshifts-wiki": 1100, "unansq": LONGEST, "squad2": 1100}
+WORD = re.compile(r"[^\W_]+")
+INSIDE = re.compile(r"(?<=[^\s.?!:\"”] )[^\W_]+")  # words that do not begin a sentence
 
 
 def by_source(records: Iterable[QuestionRecord]) -> dict[str, Questions]:
@@ -73,6 +79,46 @@ def without_answers(made: Sequence[QuestionRecord], chosen: Questions, count: in
     found = [record for record in made if record.passages[0] in passages]
     rng.shuffle(found)
     return found[:count]
+
+
+def with_capitals(question: str, passage: str) -> str:
+    """A question in small letters with the capitals that its words have inside the passage's sentences, and at its
+    beginning."""
+    forms = defaultdict[str, Counter[str]](Counter)
+    for word in INSIDE.findall(passage):
+        forms[word.lower()][word] += 1
+    usual = {word: found.most_common(1)[0][0] for word, found in forms.items()}
+    spelled = WORD.sub(lambda place: usual.get(place[0], "I" if place[0] == "i" else place[0]), question)
+    return spelled[:1].upper() + spelled[1:]
+
+
+def in_any_case(record: QuestionRecord, rng: random.Random) -> QuestionRecord:
+    """A question whose case says nothing about whether it has an answer: most that are written in small letters get
+    capitals, and some of the others lose them, a few together with their passage."""
+    passage, draw = record.passages[0], rng.random()
+    if record.question == record.question.lower():
+        cased = passage != passage.lower() and draw < 0.75
+        return replace(record, question=with_capitals(record.question, passage)) if cased else record
+    if draw < 0.06 and len(passage.lower()) == len(passage):
+        spans = tuple(tuple(replace(gold, text=gold.text.lower()) for gold in golds) for golds in record.spans)
+        return replace(record, question=record.question.lower(), passages=(passage.lower(),), spans=spans)
+    return replace(record, question=record.question.lower()) if draw < 0.2 else record
+
+
+def english_cased(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
+    """The questions of one pass: all of Wikipedia that are not too long, the human-written ones without an answer one
+    and a half times, and some of other fields."""
+    rng, sources, found = random.Random(17), by_source(records), Questions()
+    for name, questions in sources.items():
+        longest = next((length for start, length in CASED.items() if name.startswith(start)), 0)
+        found += [record for record in questions if len(record.passages[0]) <= longest]
+    refused = [record for record in found if record.id.split("/")[0] in REFUSED]
+    found += [replace(record, id=f"again/{record.id}") for record in rng.sample(refused, len(refused) // 2)]
+    for name, count in OTHERS.items():
+        found += take(sources[name], 2 * count, rng, 1000)
+    found += without_answers(made, found, 3000, rng) + rng.sample(structured, 2000)
+    rng.shuffle(found)
+    return [in_any_case(record, rng) for record in found]
 
 
 def english(data: Path) -> None:
@@ -126,6 +172,7 @@ def english(data: Path) -> None:
     last = refused + rng.sample(refused, len(refused) // 2) + rng.sample(others, 5000)
     last += rng.sample(read_questions(str(data / "en-structured.jsonl")), 1500)
     write(last + without_answers(made, last, 2000, rng), data / "en-fifth.jsonl")
+    write(english_cased(records, made, read_questions(str(data / "en-structured.jsonl"))), data / "en-cased.jsonl")
 
 
 def chinese(data: Path) -> None:

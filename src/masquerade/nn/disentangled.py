@@ -34,9 +34,19 @@ class RelativeTable(nn.Module):
         self.table = nn.Embedding(2 * self.span, spec.width)
         self.norm = norm(spec) if spec.relative_norm else None
 
-    def forward(self, distance: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, distance: Tensor, consecutive: bool = False) -> tuple[Tensor | None, Tensor]:
         """Key position minus query position, (rows or 1, q, k) → the row of each pair, (rows or 1, 1, q, k), and the
-        table's vectors (2 × span, width)."""
+        table's vectors (2 × span, width). If the tokens are ``consecutive``, no rows are needed: the table is then that
+        of all distances from the greatest to the least, (q + k − 1, width)."""
+        table: Tensor = self.table.weight
+        table = table if self.norm is None else self.norm(table)
+        if consecutive:
+            _, q, k = distance.shape
+            return None, table[self._rows(torch.arange(q - 1, -k, -1, device=distance.device))]
+        return self._rows(distance).unsqueeze(1), table
+
+    def _rows(self, distance: Tensor) -> Tensor:
+        """The table's row for each distance; same shape."""
         ahead = -distance  # the reference counts from the key to the query
         if self.buckets:
             middle = self.buckets // 2
@@ -44,9 +54,18 @@ class RelativeTable(nn.Module):
             ratio = (far / middle).log() / torch.tensor((self.max_distance - 1) / middle).log()
             wide = ((ratio * (middle - 1)).ceil() + middle).long() * ahead.sign()
             ahead = torch.where(ahead.abs() <= middle, ahead, wide)
-        index = (ahead + self.span).clamp(0, 2 * self.span - 1).unsqueeze(1)
-        table: Tensor = self.table.weight
-        return index, table if self.norm is None else self.norm(table)
+        return (ahead + self.span).clamp(0, 2 * self.span - 1)
+
+
+def diagonals(scores: Tensor) -> Tensor:
+    """Row i shifted left by n − 1 − i: scores (…, n, n + m − 1) of n places to n + m − 1 distances in a row → scores of
+    n places to m places, (…, n, m). No copy, and no index, is made."""
+    n, distances = scores.shape[-2:]
+    m = distances - n + 1
+    if n == 1:
+        return scores
+    flat = scores.flatten(-2)[..., n - 1 : n - 1 + n * (distances - 1)]
+    return flat.view(*scores.shape[:-1], distances - 1)[..., :m]
 
 
 class Disentangled(nn.Module):
@@ -71,14 +90,19 @@ class Disentangled(nn.Module):
         if view.relative is None:
             raise TypeError("a view for DeBERTa carries relative positions")
         index, table = view.relative
-        table, index = self.dropout(table), index.expand(len(query), self.heads, -1, -1)
+        table = self.dropout(table)
+        index = None if index is None else index.expand(len(query), self.heads, -1, -1)
         scores = query.new_zeros(())
         if "c2p" in self.kinds:
-            by_position = query @ self._split((self.key or content_key)(table)).transpose(-1, -2)
-            scores = scores + by_position.gather(-1, index)
+            places = self._split((self.key or content_key)(table)).transpose(-1, -2)
+            if index is None:
+                scores = scores + diagonals(query @ places.flip(-1))  # from the least distance to the greatest
+            else:
+                scores = scores + (query @ places).gather(-1, index)
         if "p2c" in self.kinds:
             by_position = key @ self._split((self.query or content_query)(table)).transpose(-1, -2)
-            scores = scores + by_position.gather(-1, index.transpose(-1, -2)).transpose(-1, -2)
+            picked = diagonals(by_position) if index is None else by_position.gather(-1, index.transpose(-1, -2))
+            scores = scores + picked.transpose(-1, -2)
         return scores
 
     def _split(self, x: Tensor) -> Tensor:

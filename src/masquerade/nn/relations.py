@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from masquerade.nn.disentangled import Disentangled
+from masquerade.nn.disentangled import Disentangled, diagonals
 from masquerade.nn.positions import Rotation, sinusoids
 from masquerade.nn.spec import Spec
 
@@ -24,7 +24,9 @@ class View:
     bias: Tensor | None  # (rows or 1, heads or 1, q, k), added to the scores; None where every query sees every key
     blind: Tensor | None = None  # bool (rows, 1, q, 1), the queries that see no key; None if there are none
     distance: Tensor | None = None  # (rows or 1, q, k), key position minus query position, if a scheme needs it
-    relative: tuple[Tensor, Tensor] | None = None  # DeBERTa: rows (rows or 1, 1, q, k) of a table (positions, width)
+    consecutive: bool = False  # whether the queries are the last keys, and distances those of their places in the row
+    relative: tuple[Tensor | None, Tensor] | None = None  # DeBERTa: each pair's row (rows or 1, 1, q, k) of a table
+    # (positions, width); where tokens are consecutive, no rows, but the table has a row a distance, in falling order
     differs: Tensor | None = None  # bool (rows, q, k), whether the segments differ, if a scheme needs it
     rotation: Rotation | None = None  # of this pass's queries and keys, with rotary positions
     blocks: BlockMask | None = None  # the mask for FlexAttention, instead of bias and blind
@@ -35,6 +37,16 @@ class View:
         if self.distance is None or not self.distance.numel():
             return 0, 0
         return int(self.distance.min()), int(self.distance.max())
+
+    def of_pairs(self, scores: Tensor) -> Tensor:
+        """The score of each pair, out of queries' scores of all distances from the least to the greatest:
+        (rows, heads, q, distances) → (rows, heads, q, k)"""
+        if self.consecutive:
+            return diagonals(scores)
+        if self.distance is None:
+            raise TypeError("a view for relative positions carries distances")
+        index = (self.distance - self.extremes[0]).unsqueeze(1)
+        return scores.gather(-1, index.expand(*scores.shape[:2], -1, -1))
 
 
 class Nezha(nn.Module):
@@ -93,9 +105,7 @@ class TransformerXL(nn.Module):
         behind = -torch.arange(least, greatest + 1, device=query.device)  # how far a key lies behind the query
         waves = sinusoids(behind.clamp(-self.limit, self.limit), self.width, halves=True).to(query.dtype)
         places = self.net(waves).view(len(behind), *self.position_bias.shape).permute(1, 2, 0)
-        by_distance = (query + self.position_bias.unsqueeze(1)) @ places  # (rows, heads, q, distances)
-        index = (view.distance - least).unsqueeze(1).expand(*query.shape[:2], -1, -1)
-        scores: Tensor = by_distance.gather(-1, index)
+        scores = view.of_pairs((query + self.position_bias.unsqueeze(1)) @ places)
         if self.segments is not None and self.segment_bias is not None and view.differs is not None:
             same, other = ((query + self.segment_bias.unsqueeze(1)) @ self.segments.permute(1, 2, 0)).unbind(-1)
             scores = scores + torch.where(view.differs.unsqueeze(1), other.unsqueeze(-1), same.unsqueeze(-1))

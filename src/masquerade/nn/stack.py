@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from masquerade.errors import LayoutError
-from masquerade.layout import Layout, additive, all_visible, mask_mod, visible
+from masquerade.layout import PADDING, Layout, additive, all_visible, mask_mod, visible
 from masquerade.nn.attention import Attention, KeyValues, block_mask
 from masquerade.nn.between import Between, Flow, make_between
 from masquerade.nn.cache import Cache
@@ -191,10 +191,10 @@ class Stack(nn.Module):
             rotation = None if self.rotary_width is None else Rotation(queries.position, self.rotary_width, like.dtype)
             blocks = block_mask(mask_mod(queries, keys), queries.rows, len(queries), len(keys), like.device)
             return View(None, rotation=rotation, blocks=blocks)
-        view, distance, differs, rotation = masked(queries, keys, like), None, None, None
+        view, distance, differs, rotation, consecutive = masked(queries, keys, like), None, None, None, False
         bias = view.bias
         if self.needs_distance:
-            distance = _distance(queries, keys)
+            distance, consecutive = _distance(queries, keys)
         if self.buckets is not None and distance is not None:
             near = self.buckets(distance)
             bias = near if bias is None else bias + near
@@ -202,8 +202,10 @@ class Stack(nn.Module):
             differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
         if self.rotary_width is not None:
             rotation = Rotation(queries.position, self.rotary_width, like.dtype)
-        relative = self.relative(distance) if self.relative is not None and distance is not None else None
-        return View(bias, view.blind, distance, relative, differs, rotation)
+        relative = None
+        if self.relative is not None and distance is not None:
+            relative = self.relative(distance, consecutive)
+        return View(bias, view.blind, distance, consecutive, relative, differs, rotation)
 
     def _runs_flex(self, queries: Layout, keys: Layout, like: Tensor) -> bool:
         """Whether attention runs through FlexAttention. It cannot where scores get a bias or weights a dropout, nor
@@ -237,9 +239,28 @@ def masked(queries: Layout, keys: Layout, like: Tensor) -> View:
     return View(additive(seen, like.dtype), blind if bool(blind.any()) else None)
 
 
-def _distance(queries: Layout, keys: Layout) -> Tensor:
-    """Key position minus query position, (rows, q, k); (1, q, k) where all rows have the same positions."""
+def _distance(queries: Layout, keys: Layout) -> tuple[Tensor, bool]:
+    """Key position minus query position, (rows, q, k), or (1, q, k) where all rows have the same; and whether tokens
+    are consecutive, so that these are the distances of places in the row. Pairs of different documents, which do not
+    see each other, may then have any distance."""
     q, k = queries.position, keys.position
-    if bool((q == q[:1]).all()) and bool((k == k[:1]).all()):
+    consecutive = _consecutive(queries, keys)
+    if consecutive:
+        k = torch.arange(len(keys), device=k.device).unsqueeze(0)
+        q = k[:, len(keys) - len(queries) :]
+    elif bool((q == q[:1]).all()) and bool((k == k[:1]).all()):
         q, k = q[:1], k[:1]
-    return k.unsqueeze(-2) - q.unsqueeze(-1)
+    return k.unsqueeze(-2) - q.unsqueeze(-1), consecutive
+
+
+def _consecutive(queries: Layout, keys: Layout) -> bool:
+    """Whether the queries are the last keys, and each document's tokens lie side by side in the order of their
+    positions, with none left out. Padding may follow."""
+    past, document, position = len(keys) - len(queries), keys.document, keys.position
+    if queries is not keys:
+        same = past >= 0 and torch.equal(position[:, past:], queries.position)
+        if not (same and torch.equal(document[:, past:], queries.document)):
+            return False
+    first, then = document[:, :-1], document[:, 1:]
+    follows = (first == then) & (position.diff() == 1)
+    return bool((follows | ((then > first) & (first != PADDING)) | (then == PADDING)).all())
