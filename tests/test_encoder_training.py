@@ -122,6 +122,17 @@ def test_the_loss_is_cross_entropy_over_the_passages_of_each_group(place: Path) 
     assert float(loss.model.words.table.weight.grad.abs().sum()) > 0
 
 
+def test_neighbours_stay_together_and_share_passages_and_hard_negatives(place: Path) -> None:
+    made = job(place, hard=1, group=6, neighbours=2)
+    orders = [made._order(epoch) for epoch in range(4)]
+    assert all(sorted(order) == list(range(6)) for order in orders) and len(set(map(tuple, orders))) > 1
+    assert all(order[at] % 2 == 0 and order[at + 1] == order[at] + 1 for order in orders for at in (0, 2, 4))
+    pairs = [made._pair(rng_for(0), number) for number in (0, 1, 2)]
+    alike = [(query, pairs[0][1], pairs[0][2], [number]) for (query, *_), number in zip(pairs, (3, 4, 5), strict=True)]
+    row = made._row(alike, made.data)  # three queries of one passage: it and one hard negative, that of the first
+    assert len(row) == 5 and [int(each.extra["encoder.target"].tensor[0]) for each in row[:3]] == [0, 0, 0]
+
+
 def test_inverse_cloze_takes_one_sentence_out_in_both_languages() -> None:
     for text in ("One is here. Two is there! Three?", "赵州桥建于隋朝。由李春设计建造。桥长五十米。"):
         assert len(sentences(text)) == 3
@@ -177,5 +188,6 @@ def test_recipes_that_cannot_be_are_one_sentence(
         (("task=cloze",), "Inverse cloze has no hard negatives"),
         (("temperature=0.0",), "above 0"),
         (("pooling=max",), "There is no pooling 'max'"),
+        (("neighbours=5",), "has to divide 'group'"),
     ):
         assert said in refused("train", "encoder", "encoder", *base, *words, monkeypatch=monkeypatch, capsys=capsys)

@@ -67,6 +67,17 @@ def test_gradients_reach_the_writer_and_the_question_encoder(place: Path, kind: 
         assert float(loss(collate(rows))["answers"]) == pytest.approx(alone, abs=1e-4)
 
 
+def test_a_frozen_question_encoder_gets_no_gradients(place: Path) -> None:
+    job = TrainRag(recipe(place, "unused", frozen=True))
+    networks = job.begin()
+    job.read(networks[""], place)
+    loss = job.loss(networks)
+    rows, _ = next(job.batches(DataCursor()))
+    loss(collate(rows))["answers"].backward()
+    assert networks[""].words.table.weight.grad is not None
+    assert all(weight.grad is None for weight in networks["question"].parameters())
+
+
 def test_the_command_trains_resumes_and_answers(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

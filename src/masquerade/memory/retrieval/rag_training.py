@@ -43,6 +43,7 @@ class RagTraining(FineTuning):
     row: int = 256
     answer: int = 32  # tokens of an answer, the end token included
     temperature: float = 1.0
+    frozen: bool = False  # the question encoder does not learn, for comparison
     held_out_questions: int = 100
     micro: int = 4  # questions that go through the network at once
 
@@ -123,9 +124,9 @@ class TrainRag(FineTune):
 
     def loss(self, networks: dict[str, Model]) -> Loss:
         question = networks[QUESTION]
-        for part in (question.pooler, question.heads):
+        for part in (question.pooler, question.heads, question if self.recipe.frozen else None):
             if part is not None:
-                part.requires_grad_(False)  # nothing reads them
+                part.requires_grad_(False)  # nothing reads them, or they are to stay
         self.rag = Rag(networks[""], Encoder(question, self.kb.encoder.pooling), self.kb, self.recipe.settings())
         return RagLoss(networks[""], question, self.rag.question.pooling, self.rag.settings)
 
