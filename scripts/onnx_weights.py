@@ -123,6 +123,59 @@ def uie_nano(source: Path, target: Path, vocabulary: str) -> None:
     _write(target, config, weights, vocabulary)
 
 
+def deberta_xsmall(source: Path, target: Path, vocabulary: str) -> None:
+    """DeBERTa-v3-xsmall, trained further on entailment, from ``source``/policy_nli_int8.onnx: int8 matrices, each with
+    one scale and one zero point, which become float32. Those of queries and keys are there in float32 as well, for the
+    positions. The classifier is left out. The tokenizer comes along in a folder."""
+    onnx = _onnx()
+    graph = onnx.load(str(source / "policy_nli_int8.onnx")).graph
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    weights = {
+        name.removeprefix("m."): torch.from_numpy(array.copy())
+        for name, array in arrays.items()
+        if name.startswith("m.deberta.") and not name.endswith(("_scale", "_zero_point", "_quantized"))
+    }
+    table = "deberta.embeddings.word_embeddings.weight"
+    weights[table] = _dequantized(arrays, f"m.{table}")
+    for node in graph.node:  # a matrix has no name, but the product that it is in has
+        if node.op_type == "MatMulInteger" and "/encoder/" in node.name:
+            module = node.name.removesuffix("/MatMul_quant").strip("/").replace("/", ".").removeprefix("m.")
+            name = node.input[1].removesuffix("_quantized")
+            exact = torch.from_numpy(arrays[name].copy()) if name in arrays else _dequantized(arrays, name)
+            weights[f"{module}.weight"] = exact.T
+    if len(weights) != 198:
+        sys.exit(f"{source} has {len(weights)} weights of a DeBERTa, not the 198 of DeBERTa-v3-xsmall.")
+    config: dict[str, object] = {
+        "architectures": ["DebertaV2Model"],
+        "model_type": "deberta-v2",
+        "vocab_size": 128100,
+        "hidden_size": 384,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 6,
+        "intermediate_size": 1536,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-7,
+        "max_position_embeddings": 512,
+        "position_biased_input": False,
+        "relative_attention": True,
+        "position_buckets": 256,
+        "pos_att_type": "p2c|c2p",
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "type_vocab_size": 0,
+        "pad_token_id": 0,
+    }
+    _write_model(target, config, weights)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(source / "policy_nli_tokenizer" / name, target / name)
+
+
+def _dequantized(arrays: dict[str, np.ndarray], name: str) -> Tensor:
+    """A float32 tensor from an int8 one with one scale and one zero point."""
+    whole = arrays[f"{name}_quantized"].astype(np.float32) - arrays[f"{name}_zero_point"].astype(np.float32)
+    return torch.from_numpy(whole * arrays[f"{name}_scale"])
+
+
 def flan_t5_small(source: Path, target: Path, vocabulary: str) -> None:
     """Flan-T5-small, trained further on titles, from ``source``/encoder.onnx and decoder.onnx: int8 matrices, each with
     one scale and one zero point, which become float32. The decoder's table of words is taken; the encoder's is a copy.
@@ -131,22 +184,16 @@ def flan_t5_small(source: Path, target: Path, vocabulary: str) -> None:
     for file, inside, name in (("decoder.onnx", "m.", ""), ("encoder.onnx", "enc.", "encoder.")):
         graph = onnx.load(str(source / file)).graph
         arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
-
-        def plain(array: str, arrays: dict[str, np.ndarray] = arrays) -> Tensor:
-            zero, scale = arrays[f"{array}_zero_point"], arrays[f"{array}_scale"]
-            whole = arrays[f"{array}_quantized"].astype(np.float32) - zero.astype(np.float32)
-            return torch.from_numpy(whole * scale)
-
         for array, value in arrays.items():
             if array.startswith(inside) and array.endswith("norm.weight"):
                 weights[name + array.removeprefix(inside)] = torch.from_numpy(value.copy())
             elif array.startswith(inside) and array.endswith(".weight_quantized"):
                 array = array.removesuffix("_quantized")
-                weights[name + array.removeprefix(inside)] = plain(array)
+                weights[name + array.removeprefix(inside)] = _dequantized(arrays, array)
         for node in graph.node:  # a matrix has no name, but the product that it is in has
             if node.op_type == "MatMulInteger":
                 module = node.name.removesuffix("/MatMul_quant").strip("/").replace("/", ".")
-                matrix = plain(node.input[1].removesuffix("_quantized")).T
+                matrix = _dequantized(arrays, node.input[1].removesuffix("_quantized")).T
                 weights[f"{name}{module.removeprefix(inside)}.weight"] = matrix
     if len(weights) != 191:
         sys.exit(f"{source} has {len(weights)} weights of a T5, not the 191 of flan-t5-small with two tables.")
