@@ -162,6 +162,12 @@ def test_it_learns_by_heart_and_writes_from_both_halves(tmp_path: Path) -> None:
     assert stack_of(writer.model).override is None
 
 
+def test_targets_longer_than_its_steps_are_cut(tmp_path: Path) -> None:
+    given = recipe(tmp_path, decoder="mixture", epochs=1, target_length=3, held_out=[str(tmp_path / "pairs.jsonl")])
+    Run(TrainWriter(given)).train()
+    assert all(len(each.text) <= 12 for each in Writer.load(given.out).write_many(SOURCES, min_new=3))
+
+
 def test_two_masks_of_one_transformer_learn_together(tmp_path: Path) -> None:
     given = recipe(tmp_path, training="both", epochs=120, held_out=[], log_every=50)
     Run(TrainWriter(given)).train()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,21 @@ def test_every_family_trains_and_writes_by_the_same_command(tmp_path: Path, fami
     assert len(writer.write_many(SOURCES)) == len(SOURCES)
 
 
+@pytest.mark.parametrize(("family", "init"), [("t5", 0.1), ("pegasus", 0.2)])
+def test_fresh_encoder_decoders_learn_to_copy_and_to_stop(tmp_path: Path, family: str, init: float) -> None:
+    rng, words = random.Random(0), ["cat", "sat", "warm", "red", "mat", "two", "old", "dogs", "walk", "sea"]
+    texts = list(dict.fromkeys(" ".join(rng.sample(words, rng.randint(2, 4))) for _ in range(600)))[:420]
+    pairs = [(f"{text} .", text) for text in texts]
+    model = {"width": 64, "layers": 1, "heads": 4, "feedforward": 128, "longest": 16, "init_std": init}
+    learnt, steps = written(tmp_path / "copy.jsonl", pairs[:400]), 250
+    writer = train(
+        fresh(tmp_path, family, model=model, train=[learnt], batch=32, epochs=steps / 13, rate=5e-3, warmup=0.1)
+    )
+    found = writer.write_many([source for source, _ in pairs[400:]], method="greedy")  # texts it has not seen
+    assert sum(each.text == target for each, (_, target) in zip(found, pairs[400:], strict=True)) >= 18
+    assert all(each.ended for each in found)
+
+
 def test_a_recurrent_decoder_can_be_put_behind_any_encoder(tmp_path: Path) -> None:
     writer = train(recipe(tmp_path, decoder="gru", decoder_layers=1, epochs=50))
     assert writer.model.spec.decoder is not None and writer.model.spec.decoder.recurrent == "gru"
@@ -106,9 +122,9 @@ def test_the_shifted_loss_is_that_of_a_hand_written_layout() -> None:
     layouts = TargetLayouts.of(bert(outputs=("lm",)), WritingSettings(training="shifted", length=20, target_length=8))
     source, target = tokenizer().encode("the cat"), tokenizer().encode("red mat")
     layout = layouts.example(source, target, rng_for(0)).layout
-    assert layout.ids.tolist() == [2, *source, 3, *target, 3]
-    assert layout.label.tolist() == [IGNORE, IGNORE, IGNORE, *target, 3, IGNORE]
-    assert layout.segment.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert layout.ids.tolist() == [2, *source, 3, *target]  # the end is predicted, and predicts nothing
+    assert layout.label.tolist() == [IGNORE, IGNORE, IGNORE, *target, 3]
+    assert layout.segment.tolist() == [0, 0, 0, 0, 1, 1]
 
 
 def test_tasks_have_prefixes_and_weights(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class TargetLayouts:
             layout = self._both(canvas, whole, rng)
         else:
             layout = canvas.with_targets(torch.tensor([whole]))
+            if canvas.query_kind is None:
+                layout = layout[:-1]  # no token is predicted from the last one
         return Example(layout.row(0), None if canvas.source is None else canvas.source.row(0))
 
     def _masked(self, canvas: Canvas, target: list[int], rng: Rng) -> Layout:
