@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tokenizers import Tokenizer as Backend
 
@@ -11,6 +11,8 @@ from masquerade.text.tokenizer import Tokenizer
 
 KEPT = 8 << 20  # characters of the texts whose numbers are kept
 LONG = 512  # characters from which a number is worth keeping
+PIECE = 32_000  # characters that are counted at once; between two pieces of a long text others have their turn
+CHARACTERS = 16  # of a token at most: blanks and endless words cost time too, although they make few tokens
 
 
 class TokenCounter:
@@ -23,10 +25,10 @@ class TokenCounter:
         self.held = 0  # characters of these texts
 
     def __call__(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, without special tokens."""
+        """The number of tokens of each text, without special tokens; at least one for 16 characters."""
         new = list({text for text in texts if text not in self._known})
         counts = {
-            text: len(each.ids)
+            text: max(len(each.ids), len(text) // CHARACTERS)
             for text, each in zip(new, self.backend.encode_batch(new, add_special_tokens=False), strict=True)
         }
         found = [counts[text] if text in counts else self._seen(text) for text in texts]
@@ -41,3 +43,14 @@ class TokenCounter:
     def _seen(self, text: str) -> int:
         self._known.move_to_end(text)
         return self._known[text]
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A text in pieces of at most PIECE characters, cut before a blank where there is one."""
+    start = 0
+    while len(text) - start > PIECE:
+        blank = text.rfind(" ", start + 1, start + PIECE + 1)
+        end = blank if blank > 0 else start + PIECE
+        yield text[start:end]
+        start = end
+    yield text[start:]

@@ -88,7 +88,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def too_large(what: str, size: int, limit: int, name: str) -> ServiceError:
     """An error that names a limit."""
     return ServiceError(
-        413, "too_large", f"The request has {size} {what}; at most {limit} are accepted (limit '{name}'). Send less."
+        413, "too_large", f"There are {size} {what}; at most {limit} are accepted (limit '{name}'). Send less."
     )
 
 
@@ -112,10 +112,12 @@ def handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return _validation(error).response()
+        return _validation(error, request.headers.get("content-type", "")).response()
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # JSON that Python does not read: nested too deeply, bytes that are no UTF-8 …
+            return _malformed("bytes that are no JSON in UTF-8, or nested too deeply").response()
         kind = {404: "unknown_path", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
         return ServiceError(error.status_code, kind, f"{error.detail}.", error.headers).response()
 
@@ -125,16 +127,23 @@ def log_unexpected(error: BaseException) -> None:
     log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
 
 
-def _validation(error: RequestValidationError) -> ServiceError:
+def _malformed(reason: str) -> ServiceError:
+    return ServiceError(400, "malformed_json", f"The body is no readable JSON ({reason}); check it.")
+
+
+def _validation(error: RequestValidationError, content_type: str) -> ServiceError:
     """What is wrong with a request's fields; the values themselves are not repeated."""
     found = error.errors()
+    if found[0]["loc"] == ("body",) and found[0]["type"] == "model_attributes_type" and "json" not in content_type:
+        return ServiceError(
+            422, "invalid_request", "The body is not said to be JSON; send the header 'Content-Type: application/json'."
+        )
     for each in found:
         if each["type"] == "json_invalid":
-            reason = each.get("ctx", {}).get("error", "")
-            return ServiceError(400, "malformed_json", f"The body is no readable JSON ({reason}); check it.")
+            return _malformed(each.get("ctx", {}).get("error", ""))
     said = []
     for each in found[:3]:
         place = ".".join(str(part) for part in each["loc"] if part not in ("body", "query", "path"))
-        said.append(f"{place or 'the body'}: {each['msg']}")
+        said.append(f"{place or 'the body'}: {each['msg'].removeprefix('Value error, ')}")
     more = f", and {len(found) - 3} more" if len(found) > 3 else ""
     return ServiceError(422, "invalid_request", "; ".join(said) + more + ".")

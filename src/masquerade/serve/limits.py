@@ -11,6 +11,8 @@ class ServiceLimits:
 
     body_bytes: int = 4 << 20  # of a JSON request
     upload_bytes: int = 32 << 20  # of a document
+    held_bytes: int = 256 << 20  # of the bodies of all requests under way
+    document_characters: int = 2_000_000  # of a document's text; more could not be asked in one request
     upload_memory: int = 2 << 30  # bytes of memory that reading a document may take
     request_tokens: int = 200_000  # of a question with its passages; of a text
     question_tokens: int = 256

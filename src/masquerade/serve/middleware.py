@@ -45,7 +45,10 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status = time.perf_counter(), [0]
+        start, status, method, seconds = time.perf_counter(), [0], scope["method"], self.service.limits.seconds
+        body, limit = Body(self.service, receive), asyncio.timeout(seconds)
+        if method == "HEAD":  # as GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -57,10 +60,21 @@ class Guard:
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
+        async def replying(message: Message) -> None:
+            limit.reschedule(None)  # from now on; generated texts have a limit of their own
+            await sending(message)
+
         self.service.requests += 1
         try:
-            body = await self._admit(scope, receive)
-            await self.app(scope, _replayed(body, receive), sending)
+            async with limit:
+                self._admit(scope)
+                await body.read(*self._largest(scope))
+                await self.app(scope, body.replayed, replying)
+        except TimeoutError:
+            late, said = 408, f"The body did not arrive within {seconds:g} seconds; send it again."
+            if body.whole:
+                late, said = 504, f"The request took longer than {seconds:g} seconds; send a shorter one."
+            await ServiceError(late, "timeout", said).response()(scope, receive, sending)
         except ServiceError as error:
             await error.response()(scope, receive, sending)
         except ClientGoneError:
@@ -70,11 +84,12 @@ class Guard:
             if not status[0]:
                 await ServiceError(500, *ERRORS[500][1:]).response()(scope, receive, sending)
         finally:
+            body.drop()
             self.service.requests -= 1
-            self._measure(scope, status[0], time.perf_counter() - start)
+            self._measure(scope, method, status[0], time.perf_counter() - start)
 
-    async def _admit(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request that may go on; an error for any other."""
+    def _admit(self, scope: Scope) -> None:
+        """An error for a request that may not go on."""
         service, path, headers = self.service, scope["path"], Headers(scope=scope)
         allowed = service.hosts and {*service.hosts, *LOCAL}
         if allowed and headers.get("host", "").rsplit(":", 1)[0].lower() not in allowed:
@@ -88,59 +103,62 @@ class Guard:
                 )
         if path.startswith("/v1/") and service.status == "stopping":
             raise ServiceError(503, "stopping", service.detail, {"Retry-After": "5", "Connection": "close"})
-        limit, name = (
-            (service.limits.upload_bytes, "upload_bytes")
-            if path == UPLOAD
-            else (service.limits.body_bytes, "body_bytes")
-        )
-        said = headers.get("content-length", "")
-        if said.isascii() and said.isdigit() and int(said) > limit:
-            raise _too_long(limit, name)
-        try:
-            async with asyncio.timeout(service.limits.seconds):
-                return await _body(receive, limit, name)
-        except TimeoutError:
-            raise ServiceError(
-                408, "timeout", f"The body did not arrive within {service.limits.seconds:g} seconds; send it again."
-            ) from None
 
-    def _measure(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _largest(self, scope: Scope) -> tuple[int, str]:
+        """The greatest number of bytes of a request's body, and the name of that limit."""
+        limits = self.service.limits
+        limit = (limits.upload_bytes, "upload_bytes") if scope["path"] == UPLOAD else (limits.body_bytes, "body_bytes")
+        said = Headers(scope=scope).get("content-length", "")
+        if said.isascii() and said.isdigit() and int(said) > limit[0]:
+            raise _too_long(*limit)
+        return limit
+
+    def _measure(self, scope: MutableMapping[str, Any], method: str, status: int, seconds: float) -> None:
         """Count the request under its route, never under what a user wrote."""
         route = getattr(scope.get("route"), "path", "other")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        method = method if method in ("GET", "POST", "HEAD") else "other"
         self.service.metrics.requests.labels(route, method, str(status)).inc()
         self.service.metrics.latency.labels(route).observe(seconds)
         log.info("%s %s %d %.0f ms", method, route, status, 1000 * seconds)
 
 
-async def _body(receive: Receive, limit: int, name: str) -> bytes:
-    """The whole body, up to a limit."""
-    parts, size = list[bytes](), 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise _too_long(limit, name)
-        if not message.get("more_body", False):
-            return b"".join(parts)
+class Body:
+    """The body of a request, which counts among the bytes that the service holds until it is dropped."""
+
+    def __init__(self, service: Service, receive: Receive) -> None:
+        self.service, self.receive, self.whole = service, receive, False
+        self._parts, self._size = list[bytes](), 0
+
+    async def read(self, limit: int, name: str) -> None:
+        """Read it all, up to a limit."""
+        while not self.whole:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            self._parts.append(message.get("body", b""))
+            self._size += len(self._parts[-1])
+            self.service.body_bytes += len(self._parts[-1])
+            if self._size > limit:
+                raise _too_long(limit, name)
+            if self.service.body_bytes > self.service.limits.held_bytes:
+                headers = {"Retry-After": "2", "Connection": "close"}
+                raise ServiceError(429, "overloaded", "Other large requests are being read; try again.", headers)
+            self.whole = not message.get("more_body", False)
+
+    async def replayed(self) -> Message:
+        """The body as one message, and after it what the client does."""
+        if self._parts:
+            body, self._parts = b"".join(self._parts), []
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await self.receive()
+
+    def drop(self) -> None:
+        """Count its bytes no more."""
+        self.service.body_bytes -= self._size
+        self._size, self._parts = 0, []
 
 
 def _too_long(limit: int, name: str) -> ServiceError:
     return ServiceError(
         413, "too_large", f"The body is larger than {limit} bytes (limit '{name}'); send less.", {"Connection": "close"}
     )
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, and after it what the client does."""
-    waiting = [body]
-
-    async def again() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
-        return await receive()
-
-    return again

@@ -30,6 +30,7 @@ from masquerade.serve.shared_weights import share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
+BEGINNINGS = 40_000  # characters of a request's texts by which its language is found
 WINDOW_TOKENS = 200_000  # of the texts whose windows are kept from one request to the next; about 200 bytes each
 
 
@@ -95,6 +96,7 @@ class ServedModels:
         self.collections = dict[str, KnowledgeBase]()
         for name, folder in sources.collections.items():
             self.collections[name] = KnowledgeBase.open(folder)
+            self.collections[name].search("北京 first", 1)  # word lists are loaded now, and not at the first question
             if self.readers:
                 usual = next(iter(self.readers.values()))
                 self.collections[name].readers |= {key: self.readers.get(key, usual) for key in LANGUAGES}
@@ -146,13 +148,15 @@ class ServedModels:
         return ServedFacts(load(model), FactMemory(place))
 
     def reader_for(self, name: str | None, question: str, *texts: str) -> str:
-        """The name of the reader that was asked for, or of the one for the language of the question and texts."""
+        """The name of the reader that was asked for, or of the one for the language of the question and texts, of which
+        the beginnings are looked at."""
         if name is not None:
             named(self.readers, name, "reader")
             return name
         if not self.readers:
             raise ServiceError(404, "unknown_name", "No reader is loaded; start the service with --reader.")
-        spoken = language(question, *texts)
+        beginning = max(200, BEGINNINGS // max(1, len(texts)))
+        spoken = language(question, *(text[:beginning] for text in texts))
         return spoken if spoken in self.readers else next(iter(self.readers))
 
     def close(self) -> None:

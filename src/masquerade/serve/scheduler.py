@@ -110,13 +110,20 @@ class Scheduler:
         self._jobs += jobs
         self._count(sum(tokens))
         self._wake.set()
+        try:
+            return list(await self.unless_gone(request, asyncio.gather(*(job.future for job in jobs))))
+        finally:
+            for job in jobs:
+                job.future.cancel()
+
+    async def unless_gone(self, request: Request, results: asyncio.Future[T]) -> T:
+        """The result of a future. It is cancelled if the client goes, or the time is over."""
         gone = asyncio.create_task(_gone(request))
-        results = asyncio.gather(*(job.future for job in jobs))
         either: set[asyncio.Future[Any]] = {results, gone}
         try:
             await asyncio.wait(either, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
             if results.done():
-                return list(results.result())
+                return results.result()
             if gone.done():
                 self.metrics.dropped.inc()
                 raise ClientGoneError
@@ -126,8 +133,6 @@ class Scheduler:
         finally:
             gone.cancel()
             results.cancel()
-            for job in jobs:
-                job.future.cancel()
             await asyncio.gather(gone, results, return_exceptions=True)
 
     async def stream(self, start: Callable[[], Iterator[Any]], tokens: int) -> AsyncIterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 
 def _whole(text: Any) -> Any:
@@ -17,8 +17,12 @@ def _whole(text: Any) -> Any:
     return text
 
 
+FIELDS = 40  # more than any request has
+# fail_fast: the first wrong item of a list ends the check; an error for each would keep the service busy for seconds
+
 Text = Annotated[str, BeforeValidator(_whole), StringConstraints(min_length=1)]
 Name = Annotated[str, BeforeValidator(_whole), StringConstraints(min_length=1, max_length=200)]
+Passage = Annotated[str, BeforeValidator(_whole)]
 Decoder = Literal["parallel", "blocks", "autoregressive", "rerank", "mixture"]
 Vote = Literal["best", "all"]
 Method = Literal["greedy", "sample", "beam", "parallel", "mask-predict", "diffusion", "blocks", "mixture", "rerank"]
@@ -31,6 +35,14 @@ class Body(BaseModel):
     """A request; a field that does not exist is an error, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """Refuse very many fields at once: an error for each would keep the service busy for seconds."""
+        if isinstance(given, dict) and len(given) > FIELDS:
+            raise ValueError(f"there are {len(given)} fields; this request has at most {len(cls.model_fields)}")
+        return given
 
 
 def _example(*examples: dict[str, Any]) -> ConfigDict:
@@ -56,8 +68,8 @@ class AnswerRequest(AnswerOptions):
     model_config = _example(EXAMPLE, {"question": "谁修建了都江堰？", "passages": ["太守李冰修建了都江堰。"]})
 
     question: Text
-    passages: list[Annotated[str, BeforeValidator(_whole)]] | None = Field(
-        None, min_length=1, description="Texts to read; this or 'collection'."
+    passages: list[Passage] | None = Field(
+        None, min_length=1, fail_fast=True, description="Texts to read; this or 'collection'."
     )
     collection: Name | None = Field(None, description="A collection of GET /v1/models.")
     k: int = Field(10, ge=1, le=50, description="With a collection: how many passages are read.")
@@ -67,7 +79,7 @@ class BatchItem(Body):
     """A question and its passages."""
 
     question: Text
-    passages: list[Annotated[str, BeforeValidator(_whole)]] = Field(min_length=1)
+    passages: list[Passage] = Field(min_length=1, fail_fast=True)
 
 
 class BatchRequest(AnswerOptions):
@@ -75,7 +87,7 @@ class BatchRequest(AnswerOptions):
 
     model_config = _example({"items": [{"question": "When was the stone found?", "passages": [PASSAGE]}]})
 
-    items: list[BatchItem] = Field(min_length=1)
+    items: list[BatchItem] = Field(min_length=1, fail_fast=True)
 
 
 class CompareRequest(Body):
@@ -217,7 +229,7 @@ class EmbedRequest(Body):
 
     model_config = _example({"texts": ["red granite", "花岗岩"]})
 
-    texts: list[Text] = Field(min_length=1)
+    texts: list[Text] = Field(min_length=1, fail_fast=True)
     model: Name | None = None
     kind: Literal["text", "query", "passage"] = "text"
 

@@ -11,11 +11,14 @@ from typing import Any
 from starlette.requests import Request
 
 from masquerade.errors import MasqueradeError
-from masquerade.serve.failures import ServiceError, log_unexpected, too_large
+from masquerade.serve.counting import PIECE, pieces
+from masquerade.serve.failures import ServiceError, log_unexpected
 from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.metrics import Metrics
 from masquerade.serve.models import ServedModels, Sources
 from masquerade.serve.scheduler import Group, Scheduler
+
+TOGETHER = 8  # short texts that are counted at once
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class Service:
         self.status, self.detail = "loading", "The models are being loaded."
         self.requests = 0  # under way
         self.uploads = 0  # documents that are being read
+        self.body_bytes = 0  # of the bodies of the requests under way
         self._models = models
         self._counting = ThreadPoolExecutor(1, thread_name_prefix="counting")
 
@@ -92,14 +96,32 @@ class Service:
         self._counting.shutdown(wait=False)
 
     async def count(self, kind: str, name: str, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, for a model."""
-        counter = self.models.counters[kind, name]
-        return await asyncio.get_running_loop().run_in_executor(self._counting, counter, texts)
+        """The number of tokens of each text, for a model. Long texts are counted piece by piece, so that short ones of
+        other requests do not wait for them; an error as soon as there are more tokens than a request may have."""
+        counter, loop, found = self.models.counters[kind, name], asyncio.get_running_loop(), [0] * len(texts)
+        short = [index for index, text in enumerate(texts) if len(text) <= PIECE]
+        for start in range(0, len(short), TOGETHER):
+            part = short[start : start + TOGETHER]
+            sizes = await loop.run_in_executor(self._counting, counter, [texts[index] for index in part])
+            for index, size in zip(part, sizes, strict=True):
+                found[index] = size
+            self.check_tokens(sum(found))
+        for index, text in enumerate(texts):
+            if len(text) > PIECE:
+                for piece in pieces(text):
+                    found[index] += (await loop.run_in_executor(self._counting, counter, [piece]))[0]
+                    self.check_tokens(sum(found))
+        return found
 
     def check_tokens(self, tokens: int) -> None:
         """Refuse a request with too many tokens."""
         if tokens > self.limits.request_tokens:
-            raise too_large("tokens", tokens, self.limits.request_tokens, "request_tokens")
+            limit = self.limits.request_tokens
+            raise ServiceError(
+                413,
+                "too_large",
+                f"The request has more than {limit} tokens, which is the limit ('request_tokens'); send less.",
+            )
 
     async def run(self, request: Request, group: Group, payload: Any, tokens: int) -> Any:
         """The result of one payload."""

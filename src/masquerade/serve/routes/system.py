@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import asdict
 from functools import cache
@@ -16,7 +17,7 @@ from masquerade.drawing.gallery import EXAMPLES
 from masquerade.reading.decoders import DECODERS
 from masquerade.serve.failures import ServiceError, documented
 from masquerade.serve.models import ServedModels, size_of
-from masquerade.serve.schemas import DocumentReply, ModelInfo, ModelsReply, Span, StateReply
+from masquerade.serve.schemas import DocumentReply, ModelInfo, ModelsReply, StateReply
 from masquerade.serve.service import service_of
 from masquerade.serve.uploads import read_upload
 from masquerade.writing.generate import DECODING_METHODS
@@ -97,7 +98,8 @@ def _models(loaded: ServedModels) -> list[ModelInfo]:
 @router.post(
     "/v1/document",
     summary="The text of a document",
-    responses=documented(408, 413, 422, 429),
+    response_model=DocumentReply,
+    responses=documented(408, 413, 422, 429, 504),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -107,7 +109,7 @@ def _models(loaded: ServedModels) -> list[ModelInfo]:
 )
 async def document(
     request: Request, name: Annotated[str, Query(max_length=255, min_length=1, examples=["report.pdf"])]
-) -> DocumentReply:
+) -> Response:
     """The text of a file (txt, md, html, pdf, docx, csv, json), which is the body as it is. The name tells the format;
     no file of that name is opened, and nothing is kept."""
     service = service_of(request)
@@ -118,15 +120,12 @@ async def document(
         raise ServiceError(429, "overloaded", "Other documents are being read; try again.", {"Retry-After": "2"})
     service.uploads += 1
     try:
-        found = await read_upload(data, name, service.limits)
+        found = await service.scheduler.unless_gone(
+            request, asyncio.ensure_future(read_upload(data, name, service.limits))
+        )
     finally:
         service.uploads -= 1
-    numbers = found.numbers or range(1, len(found.starts) + 1)
-    places = [Span(start=start, number=number) for start, number in zip(found.starts, numbers, strict=True)]
-    return DocumentReply(
-        name=found.name, title=found.title, text=found.text, language=found.language, unit=found.unit, places=places,
-        skipped=list(found.skipped[:20]),
-    )  # fmt: skip
+    return Response(found, media_type="application/json")
 
 
 @cache
