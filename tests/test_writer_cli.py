@@ -54,6 +54,13 @@ def test_a_long_text_is_cut_with_a_notice_or_read_in_windows(taught: Path, tmp_p
     assert len(whole["text"]) > len(said["text"])
 
 
+def test_a_text_in_characters_that_the_writer_does_not_know_is_named(taught: Path, tmp_path: Path) -> None:
+    (tmp_path / "greek.txt").write_text("Η γάτα κάθεται. The cat sat.", encoding="utf-8")
+    said = CliRunner().invoke(app, ["title", str(tmp_path / "greek.txt"), "--model", str(taught / "run")])
+    assert said.stdout.strip()
+    assert "this writer does not know 43% of the characters of '" in said.stderr
+
+
 def test_scores_and_the_worst_texts_are_printed(taught: Path, tmp_path: Path) -> None:
     pairs, model = written(tmp_path / "dev.jsonl"), ["--model", str(taught / "run")]
     saved_to = tmp_path / "texts.jsonl"

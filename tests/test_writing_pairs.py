@@ -69,6 +69,7 @@ def test_what_teaches_nothing_is_left_out_and_counted(tmp_path: Path) -> None:
         ("a.jsonl", "[1]\n", ("", ""), "is no object with named fields"),
         ("a.txt", "words\n", ("", ""), r"holds no pairs; give a \.jsonl"),
         ("a.jsonl", "\n", ("", ""), "There is no pair of source and target"),
+        ("a.jsonl", '{"text": "a", "title": "a"}\n', ("", ""), r"jsonl \(left out: 1 with a target that equals its"),
     ],
 )
 def test_files_that_hold_no_pairs_are_one_sentence(

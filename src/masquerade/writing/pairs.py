@@ -62,7 +62,8 @@ def read_pairs(source: str, source_name: str = "", target_name: str = "") -> Pai
         for what, places in left_out.items()
     ]
     if not pairs:
-        why = f" ({notes[0]})" if notes else ""
+        kinds = ", ".join(f"{len(places):,} with {what}" for what, places in left_out.items())
+        why = f" (left out: {kinds})" if kinds else ""
         raise MasqueradeError(f"There is no pair of source and target in {source}{why}; give a file with at least one.")
     return PairFile(pairs, notes)
 

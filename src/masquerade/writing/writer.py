@@ -34,11 +34,21 @@ class WrittenText:
     score: float  # its log-probability; in beam search divided by a power of its length
     ended: bool  # it has an end, and was not cut at the greatest length
     unread: int = 0  # tokens at the end of the source that did not fit, and were not read
+    unknown: float = 0.0  # the share of the source's characters that the vocabulary does not have
     alternatives: tuple[WrittenText, ...] = ()  # the next best texts
     trace: tuple[Commit, ...] = ()  # the step that wrote each token
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True)
+class EncodedSource:
+    """A source as a model reads it."""
+
+    ids: list[int]  # between special tokens, as many as fit
+    unread: int  # tokens that do not fit
+    unknown: float  # the share of its characters that the vocabulary does not have
 
 
 class Writer:
@@ -97,11 +107,11 @@ class Writer:
         if not sources:
             return
         with with_gamma(self.model, 1.0 if isinstance(way, AllSteps) else gamma):
-            given = [ids for ids, _ in sources]
+            given = [source.ids for source in sources]
             written = one_by_one(self.model, given, way, frame=template.frame, batch=batch, together=TOGETHER, **chosen)
-            for text, (_, unread), found in zip(texts, sources, written, strict=True):
+            for text, source, found in zip(texts, sources, written, strict=True):
                 done(1)
-                yield self._written(found, text, unread)
+                yield replace(self._written(found, text), unread=source.unread, unknown=source.unknown)
 
     def stream(
         self,
@@ -115,7 +125,7 @@ class Writer:
         """The text for one source in pieces, as it is written; the parameters are those of ``each``. Capitals are not
         restored, since they depend on words that are not yet written."""
         template = self._template(settings.get("max_new"))
-        ids, _ = self._source(template, self.prefix(task) if prefix is None else prefix, text, 1)
+        ids = self._source(template, self.prefix(task) if prefix is None else prefix, text, 1).ids
         gamma = settings.pop("gamma", None) if mixture_of(self.model) is not None else None
         way, chosen = self._settled(method, 1, settings)
         with with_gamma(self.model, gamma):
@@ -131,8 +141,11 @@ class Writer:
             raise MasqueradeError("The prefix leaves no room for a source; give a shorter one.")
         written = self.write_many(cut_windows(self.tokenizer, text, room), method, **settings)
         between = "" if language(text) == "zh" else " "
-        score = sum(each.score for each in written) / len(written)
-        return WrittenText(between.join(each.text for each in written), score, all(each.ended for each in written))
+        score, unknown = (
+            sum(each) / len(written) for each in ([w.score for w in written], [w.unknown for w in written])
+        )
+        ended = all(each.ended for each in written)
+        return WrittenText(between.join(each.text for each in written), score, ended, unknown=unknown)
 
     def prefix(self, task: str) -> str:
         """The text before the sources of a task."""
@@ -155,12 +168,14 @@ class Writer:
             return self.template
         return SourceTemplate.of(self.model, replace(self.settings, target_length=asked))
 
-    def _source(self, template: SourceTemplate, prefix: str, text: str, number: int) -> tuple[list[int], int]:
-        """The ids of a source between special tokens, as many as fit, and the number of those that do not."""
+    def _source(self, template: SourceTemplate, prefix: str, text: str, number: int) -> EncodedSource:
+        """A source as the model reads it, as much as fits."""
         if not text.strip():
             raise MasqueradeError(f"Text {number} is empty, so nothing can be written for it; give one with words.")
-        ids = self.tokenizer.encode_places([prefix + text])[0][0]
-        return template.enclose(ids[: template.room]), max(0, len(ids) - template.room)
+        (ids, places), strange = self.tokenizer.encode_places([prefix + text])[0], self.tokenizer.specials.get("unk")
+        lost = sum(end - start for one, (start, end) in zip(ids, places, strict=True) if one == strange)
+        unread = max(0, len(ids) - template.room)
+        return EncodedSource(template.enclose(ids[: template.room]), unread, lost / len(prefix + text))
 
     def _settled(
         self, method: str | Method | None, n_best: int, settings: dict[str, Any]
@@ -186,12 +201,12 @@ class Writer:
             chosen.setdefault("both_ways", False)
         return method, chosen
 
-    def _written(self, found: GeneratedText, source: str, unread: int) -> WrittenText:
+    def _written(self, found: GeneratedText, source: str) -> WrittenText:
         """A generated text with its spaces and capitals restored."""
         text = tidy(found.text.strip()) if self.tokenizer.word_pieces else found.text.strip()
         text = with_capitals(text, source, self.settings.casing)
-        others = tuple(self._written(each, source, unread) for each in found.alternatives)
-        return WrittenText(text, found.score, found.ended, unread, others, tuple(found.trace))
+        others = tuple(self._written(each, source) for each in found.alternatives)
+        return WrittenText(text, found.score, found.ended, alternatives=others, trace=tuple(found.trace))
 
 
 def scored(pairs: Sequence[TextPair], texts: Sequence[str]) -> TextScores:

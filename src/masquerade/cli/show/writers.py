@@ -26,6 +26,7 @@ from masquerade.writing.pairs import TextPair, read_pairs
 from masquerade.writing.writer import Writer, WrittenText, scored
 
 STREAMED = ("greedy", "sample")
+UNKNOWN = 0.3  # the share of unknown characters from which on a writer is not made for a text
 SCORES = {
     "rouge_1": "ROUGE-1", "rouge_2": "ROUGE-2", "rouge_l": "ROUGE-L", "bleu": "BLEU", "copied": "copied 3-grams",
     "length": "length",
@@ -80,11 +81,17 @@ def show_written(
 
 
 def _show(console: Console, document: Document, found: WrittenText, several: bool, as_json: bool) -> None:
-    """Print the text, or the texts, for one file."""
+    """Print the text, or the texts, for one file; and a notice where the writer is not made for it."""
+    if found.unknown >= UNKNOWN:
+        print(
+            f"masquerade: this writer does not know {found.unknown:.0%} of the characters of '{document.name}'; "
+            "use one for its language.",
+            file=sys.stderr,
+        )
     if as_json:
         others = [{"text": each.text, "score": each.score, "ended": each.ended} for each in found.alternatives]
         about = {"file": document.name, "text": found.text, "score": found.score, "ended": found.ended}
-        print_json({**about, "unread": found.unread, "alternatives": others})
+        print_json({**about, "unread": found.unread, "unknown": found.unknown, "alternatives": others})
         return
     if several:
         console.print(Text(document.name, "dim"))
