@@ -122,6 +122,16 @@ def test_the_loss_is_cross_entropy_over_the_passages_of_each_group(place: Path) 
     assert float(loss.model.words.table.weight.grad.abs().sum()) > 0
 
 
+def test_frozen_layers_and_embeddings_stay_and_the_others_learn(place: Path) -> None:
+    made = job(place, frozen=1)
+    rows, _ = next(made.batches(DataCursor()))
+    made.loss_module(collate(rows))["queries"].backward()  # type: ignore[attr-defined]
+    model = made.loss_module.model  # type: ignore[attr-defined]
+    learn = {name.split(".")[2] if "layers" in name else name for name, each in model.named_parameters()
+             if each.grad is not None and bool(each.grad.any())}  # fmt: skip
+    assert learn == {"1"} and model.spec.attention_dropout == 0
+
+
 def test_neighbours_stay_together_and_share_passages_and_hard_negatives(place: Path) -> None:
     made = job(place, hard=1, group=6, neighbours=2)
     orders = [made._order(epoch) for epoch in range(4)]

@@ -21,8 +21,6 @@ from masquerade.layout import PADDING, Layout
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.nn.model import Model
 
-TRAINED = 4096  # tokens that go through the network at once in training
-
 NAMED = {  # short names of published encoders: the hub id, and what its own files do not say
     "minilm": ("sentence-transformers/all-MiniLM-L6-v2", {}),
     "e5-small": ("intfloat/e5-small-v2", {"query": "query: ", "passage": "passage: "}),
@@ -167,7 +165,7 @@ def grouped_vectors(model: Model, texts: Sequence[tuple[list[int], list[int]]], 
     """The vectors of texts of different lengths, given as ids and segments, with gradients: (n, width). Texts of like
     lengths go through the network together."""
     order, parts = list[int](), list[Tensor]()
-    for group in by_length([len(ids) for ids, _ in texts], TRAINED):
+    for group in by_length([len(ids) for ids, _ in texts], kernels.batch_tokens(model.device)):
         layout = text_layout([texts[index] for index in group], model.spec.pad).to(model.device)
         parts.append(sentence_vectors(model, layout, pooling).float())
         order += group

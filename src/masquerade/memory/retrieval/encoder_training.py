@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -53,6 +53,8 @@ class EncoderTraining(FineTuning):
     candidates: int = 8  # such passages that are searched for a query; ``hard`` of them are drawn each time
     mine_every: int = 0  # steps after which the encoder itself searches them anew; 0: those of BM25 stay
     keep: float = 0.1  # cloze: how often the sentence stays in its passage
+    frozen: int = 0  # the embeddings and the first layers, as many, stay as they are, which saves time; 0: none stay
+    dropout: float = 0.0  # attention has none, which is much faster
     length: int = 256  # tokens of a text at most
     row: int = 256
     micro: int = 1  # groups that are computed at once
@@ -76,12 +78,13 @@ class ContrastiveLoss(Loss):
     """Cross-entropy of each query's own passage among all passages of its group. A row of a batch is a group: its
     queries and its passages, packed. Groups are independent, so the loss is the same for any number of processes."""
 
-    def __init__(self, model: Model, pooling: Pooling, temperature: float) -> None:
+    def __init__(self, model: Model, pooling: Pooling, temperature: float, frozen: int = 0) -> None:
         super().__init__(model)
         self.pooling, self.temperature = pooling, temperature
-        for part in (model.pooler, model.heads):
+        kept = [model.words, model.embeddings, *list(model.stack.layers)[:frozen]] if frozen else []
+        for part in (model.pooler, model.heads, *kept):  # nothing reads the first two
             if part is not None:
-                part.requires_grad_(False)  # nothing reads them
+                part.requires_grad_(False)
 
     def counts(self, rows: Sequence[Sequence[Example]]) -> dict[str, int]:
         return {"queries": sum(_target(each) != NOTHING for row in rows for each in row)}
@@ -126,8 +129,10 @@ class TrainEncoder(FineTune):
     def begin(self) -> dict[str, Model]:
         chosen = {"pooling": self.recipe.pooling} if self.recipe.pooling else {}
         encoder = Encoder.load(self.recipe.start, **chosen)
-        encoder.model.config = {**encoder.model.config, CONFIG: asdict(encoder.pooling)}
-        return {"": encoder.model}
+        start, spec = encoder.model, replace(encoder.model.spec, dropout=self.recipe.dropout, attention_dropout=0.0)
+        model = Model(spec, start.tokenizer, {**start.config, CONFIG: asdict(encoder.pooling)})
+        model.load_state_dict(start.state_dict())
+        return {"": model}
 
     def read(self, model: Model, folder: Path) -> None:
         recipe = self.recipe
@@ -161,7 +166,7 @@ class TrainEncoder(FineTune):
 
     def loss(self, networks: dict[str, Model]) -> Loss:
         self.tokenizer = networks[""].tokenizer
-        return ContrastiveLoss(networks[""], self.pooling, self.recipe.temperature)
+        return ContrastiveLoss(networks[""], self.pooling, self.recipe.temperature, self.recipe.frozen)
 
     @property
     def steps(self) -> int:
