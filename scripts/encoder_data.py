@@ -1,10 +1,11 @@
 """The questions that the English encoder is trained on, next to those about the same article.
 
-    python scripts/encoder_data.py QUESTIONS MULTIHOP OUT
+    python scripts/encoder_data.py QUESTIONS MULTIHOP OUT [SHARE]
 
 QUESTIONS is what scripts/reading_data.py has written (en-train.jsonl, whose articles are in no test), MULTIHOP a folder
 with hotpot-train-100.json, 2wiki-train-500.json and the reported hotpot-200.json and hotpot-pool.jsonl; articles of
-these two are left out. Writes OUT: a question a line. Half of the passages keep their article's title.
+these two are left out. Writes OUT: a question a line, of all articles or of a SHARE of them. Half of the passages keep the title of their
+article.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reading_data import chance, plain
+from reading_data import articles, chance, plain
 
 from masquerade.data.records import read_records
 from masquerade.reading.records import QuestionRecord, find_answer, read_questions, write_questions
@@ -31,16 +32,18 @@ REPORTED = ("hotpot-200.json", "hotpot-pool.jsonl")
 
 def main() -> None:
     """Select the questions, and write them by article."""
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
-    questions, multihop, out = map(Path, sys.argv[1:])
+    questions, multihop, out = map(Path, sys.argv[1:4])
+    share = float(sys.argv[4]) if len(sys.argv) == 5 else 1.0
     records = [*single(questions / "en-train.jsonl"), *several(multihop)]
-    articles = dict[tuple[str, str], list[QuestionRecord]]()
-    for record in records:
+    found = dict[tuple[str, str], list[QuestionRecord]]()
+    for record, article in zip(records, articles(records), strict=True):
         titled = chance(plain(record.passages[0])) < 0.5
         kept = record if titled else replace(record, title="")
-        articles.setdefault((record.id.split("/")[0], record.title or record.passages[0]), []).append(kept)
-    ordered = [record for name in sorted(articles) for record in sorted(articles[name], key=lambda each: each.passages)]
+        found.setdefault((record.id.split("/")[0], article), []).append(kept)
+    names = sorted(name for name in found if chance("/".join(name)) < share)
+    ordered = [record for name in names for record in sorted(found[name], key=lambda each: each.passages)]
     about = len({each.passages for each in ordered})
     print(f"{out}: {write_questions(ordered, out):,} questions about {about:,} passages")
 
