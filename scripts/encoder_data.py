@@ -4,8 +4,8 @@
 
 QUESTIONS is what scripts/reading_data.py has written (en-train.jsonl, whose articles are in no test), MULTIHOP a folder
 with hotpot-train-100.json, 2wiki-train-500.json and the reported hotpot-200.json and hotpot-pool.jsonl; articles of
-these two are left out. Writes OUT: a question a line, of all articles or of a SHARE of them. Half of the passages keep the title of their
-article.
+these two are left out. Writes OUT: a question a line, of all articles or of a SHARE of them. Half of the passages keep
+the title of their article.
 """
 
 from __future__ import annotations
