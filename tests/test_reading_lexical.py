@@ -73,3 +73,9 @@ def test_windows_fit_as_well_as_their_score_says_beside_the_best_one() -> None:
     assert fits[0] == 0 > fits[1] > fits[2] == -index.lexical.scores([1, 2, 3]).max()
     assert index.fits([99]).tolist() == [0, 0, 0], "where no window shares anything, all fit alike"
     assert WindowIndex(windows[2:]).fits([1]).tolist() == [0] and WindowIndex([]).fits([1]).tolist() == []
+
+
+def test_capitals_make_no_difference_where_the_vocabulary_has_both() -> None:
+    windows = [Window(0, ids, ((0, 1),) * 2, (0, 2)) for ids in ((1, 2), (3, 4), (5, 6))]
+    assert WindowIndex(windows, small_letters=[0, 1, 2, 3, 4, 5, 6, 4]).fits([7]).argmax() == 1
+    assert WindowIndex(windows).fits([7]).tolist() == [0, 0, 0]

@@ -19,20 +19,27 @@ Grams = NDArray[np.int64]
 class WindowIndex:
     """The windows of a text, or of several, and which of them to read for a question."""
 
-    def __init__(self, windows: Sequence[Window]) -> None:
-        self.windows = windows
+    def __init__(self, windows: Sequence[Window], small_letters: Sequence[int] = ()) -> None:
+        """``small_letters``: for each id that of its token in small letters, so that capitals make no difference."""
+        self.windows, self.small_letters = windows, np.asarray(small_letters, dtype=np.int64)
 
     @functools.cached_property
     def lexical(self) -> LexicalIndex:
         """The index of their token ids, made when it is first needed."""
-        return LexicalIndex([window.ids for window in self.windows])
+        return LexicalIndex([self._in_small_letters(window.ids) for window in self.windows])
 
     def fits(self, question: Sequence[int]) -> NDArray[np.float64]:
         """How well each window fits a question's ids: its BM25 score, less the best one's. (windows,)"""
         if len(self.windows) < 2:
             return np.zeros(len(self.windows))
-        scores = self.lexical.scores(question)
+        scores = self.lexical.scores(self._in_small_letters(question))
         return scores - float(scores.max())
+
+    def _in_small_letters(self, ids: Sequence[int]) -> Sequence[int]:
+        if not len(self.small_letters):
+            return ids
+        found: list[int] = self.small_letters[np.asarray(ids, dtype=np.int64)].tolist()
+        return found
 
     def best(self, fits: NDArray[np.float64], most: int) -> list[int]:
         """The ``most`` windows that fit best, by their indices in the order of the text; all of them where there are no

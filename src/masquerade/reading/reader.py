@@ -266,7 +266,8 @@ class Reader:
             joined = [join_line_ends(passage) for passage in passages]  # words divided by a hyphen are read as one
             found = self.layout.windows(self.tokenizer, [each.text for each in joined], part=self.part)
             found = [each for each in found if each.ids]
-            return WindowIndex([_with_places(window, joined[window.passage]) for window in found])
+            found = [_with_places(window, joined[window.passage]) for window in found]
+            return WindowIndex(found, self.tokenizer.small_letters)
 
         return functools.lru_cache(maxsize=KEPT)(windows)
 

@@ -143,6 +143,13 @@ class Tokenizer:
         """The token of each id, as the vocabulary spells it."""
         return [self.backend.id_to_token(int(number)) or "" for number in ids]
 
+    @cached_property
+    def small_letters(self) -> list[int]:
+        """For each id that of the same token in small letters, if the vocabulary has it; otherwise the id itself."""
+        numbers = self.backend.get_vocab()
+        spelled = self.tokens(range(len(self)))
+        return [numbers.get(token.lower(), number) for number, token in enumerate(spelled)]
+
     def word(self, number: int) -> str:
         """One token as text: a word piece as the vocabulary spells it, other tokens decoded."""
         token = self.tokens([number])[0]
