@@ -1,10 +1,12 @@
 """How fast is writing: with and without a cache, beside transformers, one token a step or many, with fewer tokens?
 
-    python benchmarks/decoding.py [--only a,b,c,d] [--rounds 7] [--json out.json] [--plot blocks.png]
+    python benchmarks/decoding.py [--only a,b,c,d] [--rounds 7] [--rows 16] [--json out.json] [--plot blocks.png]
 
-  a  cached against uncached: a BERT that writes greedily under the ``prefix`` mask; without a cache (as in bert4keras)
-     everything is run again for each token
-  b  batched beam search beside transformers' generate: GPT-2, T5 and BART, the same weights, the same tokens out
+  a  cached against uncached: a BERT that writes under the ``prefix`` mask, greedily and by beam search; without a cache
+     (as in bert4keras) everything is run again for each token
+  b  batched beam search beside transformers' generate: GPT-2, T5 and BART, the same weights, the same tokens out.
+     "Tuned" has the matrix kernel that is fastest here, and uses memory again, as ours. Given a Python that has it
+     (--ctranslate2 PYTHON), also beside CTranslate2, which writes as many tokens, not always the same ones
   c  all at once, in blocks, greedily and by beam search: the same BERT, source and weights, at several answer lengths
   d  a vocabulary cut to what a task needs: size and speed before and after
 
@@ -21,7 +23,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -38,6 +40,7 @@ ENGINE = Path(__file__).parent / "decoding_engines.py"
 LENGTHS = (4, 8, 16, 32)  # of answers
 BLOCKS = (1, 2, 4, 8, 16, 32)
 BEAMS = 4
+OTHER = "ctranslate2"
 CACHES = {"uncached": False, "cached": True}
 ONCE = {"both_ways": False}  # in parallel, but with the source seeing itself alone: the prefix mask
 
@@ -49,7 +52,7 @@ class Contest:
     part: str
     name: str
     cases: dict[str, tuple[str, Case]]  # by contender: its engine, and what it does
-    same: bool = False  # the tokens have to be the same
+    same: bool = False  # the tokens have to be the same, but for CTranslate2's
 
     @property
     def tokens(self) -> int:
@@ -61,28 +64,34 @@ class Contest:
 class Engine(Worker):
     """One engine in a process of its own."""
 
-    def __init__(self, engine: str, folder: str, threads: int, clock: str) -> None:
+    def __init__(self, engine: str, folder: str, threads: int, clock: str, python: str = sys.executable) -> None:
         quiet = os.environ | {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it lives as long as the worker)
         self.process = subprocess.Popen(
-            [sys.executable, str(ENGINE), engine, folder, str(threads)],
+            [python, str(ENGINE), engine, folder, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=quiet,
         )  # fmt: skip
         self.clock, self.attention = clock, self._answer()
 
 
-def contests(parts: str, rows: int) -> Iterator[Contest]:
-    """Everything that is compared, with so many prompts at a time."""
+def contests(parts: str, rows: int, families: Sequence[str], more: Sequence[str] = ()) -> Iterator[Contest]:
+    """Everything that is compared, with so many prompts at a time, and with more engines for beam search."""
     if "a" in parts:
         for new in (8, 16, 32):
             runs = {name: Case("bert", "greedy", new, 128, rows=rows, cache=cached) for name, cached in CACHES.items()}
             yield Contest("a", f"{new} tokens behind 128", {name: ("ours", case) for name, case in runs.items()}, True)
+        beams = {"beams": BEAMS}
+        runs = {name: Case("bert", "beam", 16, 128, rows=rows, cache=on, settings=beams) for name, on in CACHES.items()}
+        found = {name: ("ours", case) for name, case in runs.items()}
+        yield Contest("a", f"16 tokens behind 128, beam {BEAMS}", found, True)
     if "b" in parts:
-        for family in FAMILIES:
+        engines = {"transformers": "theirs", "transformers, tuned": "tuned", "ours": "ours"}
+        for family in families:
             for together in sorted({1, rows}):
                 case = Case(family, "beam", 32, 64, 32, together, settings={"beams": BEAMS})
-                yield Contest("b", f"{family}, {together} prompt{'s' * (together > 1)}",
-                              {"transformers": ("theirs", case), "ours": ("ours", case)}, True)  # fmt: skip
+                chosen = engines | {name: name for name in more if family != "gpt2"}
+                found = {name: (engine, case) for name, engine in chosen.items()}
+                yield Contest("b", f"{family}, {together} prompt{'s' * (together > 1)}", found, True)
     if "c" in parts:
         for new in LENGTHS:
             runs = {"greedy": Case("bert", "greedy", new, rows=rows)}
@@ -108,7 +117,8 @@ def check(contest: Contest, workers: dict[str, Engine], folder: str) -> None:
     for number, (engine, case) in enumerate(contest.cases.values()):
         file = Path(folder) / f"{number}.json"
         workers[engine].ask(case=asdict(case), file=str(file))
-        texts.append(json.loads(file.read_text()))
+        if engine != OTHER:
+            texts.append(json.loads(file.read_text()))
     if contest.same and any(each != texts[0] for each in texts):
         sys.exit(f"Not comparable: {' and '.join(contest.cases)} do not write the same tokens ({contest.name}).")
     if not contest.same and {len(text) for each in texts for text in each} != {contest.tokens // len(texts[0])}:
@@ -202,10 +212,12 @@ def run(chosen: argparse.Namespace, progress: Callable[[str], None]) -> list[dic
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         if "b" in chosen.only:
-            save_references(folder, list(FAMILIES))
-        engines = ["ours", "theirs"] if "b" in chosen.only else ["ours"]
+            save_references(folder, chosen.families.split(","))
+        engines = ["ours", "theirs", "tuned"] if "b" in chosen.only else ["ours"]
         workers = {engine: Engine(engine, folder, chosen.threads, chosen.clock) for engine in engines}
-        for contest in contests(chosen.only, chosen.rows):
+        if "b" in chosen.only and chosen.ctranslate2:
+            workers[OTHER] = Engine(OTHER, folder, chosen.threads, chosen.clock, chosen.ctranslate2)
+        for contest in every(chosen):
             progress(f"{contest.part}: {contest.name}")
             check(contest, workers, folder)
             results.append(measure(contest, workers, chosen.rounds))
@@ -214,6 +226,12 @@ def run(chosen: argparse.Namespace, progress: Callable[[str], None]) -> list[dic
         for worker in workers.values():
             worker.stop()
     return results
+
+
+def every(chosen: argparse.Namespace) -> list[Contest]:
+    """The contests that are asked for."""
+    more = [OTHER] if chosen.ctranslate2 else []
+    return list(contests(chosen.only, chosen.rows, chosen.families.split(","), more))
 
 
 def main() -> None:
@@ -226,6 +244,8 @@ def main() -> None:
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu, with 1 thread, where other programs run too"
     )
+    parser.add_argument("--families", default=",".join(FAMILIES), help="of part b")
+    parser.add_argument("--ctranslate2", metavar="PYTHON", help="a Python with CTranslate2, transformers and PyTorch")
     parser.add_argument("--json", type=Path, help="write the results to this file too")
     parser.add_argument("--plot", type=Path, help="draw tokens a second against block size (part c) to this file")
     chosen = parser.parse_args()
@@ -233,7 +253,7 @@ def main() -> None:
         parser.error(f"there is no part '{min(unknown)}'; choose from a, b, c and d")
     console = Console(width=None if sys.stdout.isatty() else 120)
     with Progress(console=console) as progress:
-        task = progress.add_task("starting", total=len(list(contests(chosen.only, chosen.rows))))
+        task = progress.add_task("starting", total=len(every(chosen)))
         results = run(chosen, lambda what: progress.update(task, advance=1, description=what))
     console.print(machine(), highlight=False, markup=False)
     console.print(table(results, sizes() if "d" in chosen.only else {}))

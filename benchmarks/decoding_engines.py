@@ -1,6 +1,6 @@
 """What writes in the decoding benchmark, and what it is given; run by decoding.py, one process each.
 
-python benchmarks/decoding_engines.py ours FOLDER THREADS
+python benchmarks/decoding_engines.py ours FOLDER THREADS    # or theirs, tuned, ctranslate2
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {  # the reference's class, an
         {"d_model": WIDTH, "d_kv": WIDTH // HEADS, "num_layers": LAYERS, "num_heads": HEADS, "d_ff": FEEDFORWARD}
         | {"decoder_start_token_id": START},
     ),
-    "bart": ("BartForConditionalGeneration", BART_LIKE | {"decoder_start_token_id": START}),
+    "bart": (
+        "BartForConditionalGeneration",
+        BART_LIKE | {"decoder_start_token_id": START, "normalize_before": False},  # the last is for CTranslate2
+    ),
 }
 
 
@@ -130,12 +133,50 @@ def theirs(folder: str) -> Writer:
     return write
 
 
-ENGINES = {"ours": ours, "theirs": theirs}
+def tuned(folder: str) -> Writer:
+    """The reference with the matrix kernel that is fastest on this machine, and with memory that is used again."""
+    from masquerade import kernels
+
+    kernels.use()
+    return theirs(folder)
+
+
+def ctranslate2(folder: str) -> Writer:
+    """CTranslate2 in float32, from the same folders. It always writes as many tokens as are asked for."""
+    import ctranslate2 as package
+
+    names = [f"word{number}" for number in range(VOCAB)]
+
+    @cache
+    def model(name: str) -> Any:
+        converted = str(Path(folder) / f"{name}-ctranslate2")
+        package.converters.TransformersConverter(str(Path(folder) / name)).convert(converted, force=True)
+        return package.Translator(converted, intra_threads=torch.get_num_threads(), compute_type="float32")
+
+    def write(case: Case) -> list[list[int]]:
+        prompts = [[names[number] for number in ids] for ids in case.prompts()]
+        found = model(case.model).translate_batch(
+            prompts, beam_size=case.settings["beams"], min_decoding_length=case.new, max_decoding_length=case.new
+        )
+        return [[int(word.removeprefix("word")) for word in each.hypotheses[0]] for each in found]
+
+    return write
+
+
+ENGINES = {"ours": ours, "theirs": theirs, "tuned": tuned, "ctranslate2": ctranslate2}
 
 
 def save_references(folder: str, names: list[str]) -> None:
-    """Reference models of random weights, saved for both engines to load; large ones, so that words differ clearly."""
+    """Reference models of random weights, saved for all engines to load; large ones, so that words differ clearly. And
+    a tokenizer of made-up words, which CTranslate2 asks for."""
     import transformers
+    from tokenizers import Tokenizer, models
+
+    vocabulary = {f"word{number}": number for number in range(VOCAB)}
+    words = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(vocabulary, "word1")), pad_token=f"word{PAD}", unk_token="word1",
+        eos_token=f"word{END}", bos_token=f"word{START}",
+    )  # fmt: skip
 
     transformers.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
@@ -148,6 +189,7 @@ def save_references(folder: str, names: list[str]) -> None:
                 if weight.dim() > 1:
                     weight.normal_(std=0.08)
         model.save_pretrained(Path(folder) / name)
+        words.save_pretrained(Path(folder) / name)
 
 
 def work(engine: str, folder: str, threads: str) -> None:
