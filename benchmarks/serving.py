@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serving_load import Service, ask, body, closed, poisson
+from serving_load import COUNTS, Service, Texts, ask, closed, poisson
 
 PARTS = ("closed", "poisson", "overload", "memory", "same")
 MODES = {"batching": "--batching", "alone": "--no-batching"}
@@ -73,13 +73,13 @@ def measure_closed(kept: Kept, options: list[str], given: argparse.Namespace) ->
         with Service("--batching", *options) as one, Service("--no-batching", *options) as other:
             services = dict(zip(MODES, (one, other), strict=True))
             for service in services.values():
-                asyncio.run(closed(service.port, 2, min(2.0, given.seconds), seed=999))  # warm
+                asyncio.run(closed(service.port, given.texts, 2, min(2.0, given.seconds), seed=999))  # warm
             for count in missing:
                 for mode, service in services.items():
                     kept.measure(
                         ("closed", mode, str(count)),
                         lambda port=service.port, count=count: (  # type: ignore[misc]
-                            asyncio.run(closed(port, count, given.seconds, seed=count)).summary()
+                            asyncio.run(closed(port, given.texts, count, given.seconds, seed=count)).summary()
                         ),
                     )
     rows = {mode: kept.get("closed", mode) for mode in MODES}
@@ -90,28 +90,34 @@ def measure_closed(kept: Kept, options: list[str], given: argparse.Namespace) ->
 
 
 def measure_poisson(kept: Kept, options: list[str], given: argparse.Namespace) -> float:
-    """The highest rate whose 99th percentile is at most a second: doubled until it is too high, then halved between."""
+    """The highest rate whose 99th percentile is at most a second: of eighths of what 16 clients get at once, halved
+    between a rate that holds and one that does not."""
     if (known := kept.get("poisson", "held")) is not None:
         return float(known["per_second"])
     with Service("--queue-tokens", str(QUEUE), *options) as service:
-        asyncio.run(closed(service.port, 2, min(2.0, given.seconds), seed=999))  # warm
+        asyncio.run(closed(service.port, given.texts, 2, min(2.0, given.seconds), seed=999))  # warm
 
-        def holds(rate: float) -> bool:
+        def fastest() -> float:
+            load = asyncio.run(closed(service.port, given.texts, 16, given.seconds, seed=16))
+            return float(load.summary()["answers_per_second"])
+
+        most = kept.measure(("poisson", "most_per_second"), fastest)
+
+        def holds(eighths: int) -> bool:
+            rate = round(eighths * most / 8, 1)
             seconds = given.seconds if given.smoke else max(given.seconds, 200 / rate)  # 99 % need some requests
             load = kept.measure(
                 ("poisson", "rates", f"{rate:g}"),
-                lambda: asyncio.run(poisson(service.port, rate, seconds)).summary(),
+                lambda: asyncio.run(poisson(service.port, given.texts, rate, seconds)).summary(),
             )
             return set(load["statuses"]) == {"200"} and load["p99_ms"] <= SECOND
 
-        held, rate = 0.0, 2.0
-        while rate <= 512 and holds(rate):
-            held, rate = rate, 2 * rate
-        low, high = held, rate
-        for _ in range(0 if given.smoke else 3):
-            middle = (low + high) / 2
+        low, high = 0, 8  # that all of it cannot be held is known: requests would wait for ever
+        while high - low > 1:
+            middle = (low + high) // 2
             low, high = (middle, high) if holds(middle) else (low, middle)
-    return float(kept.measure(("poisson", "held"), lambda: {"per_second": low})["per_second"])
+    held = round(low * most / 8, 1)
+    return float(kept.measure(("poisson", "held"), lambda: {"per_second": held})["per_second"])
 
 
 def measure_overload(kept: Kept, options: list[str], given: argparse.Namespace) -> None:
@@ -128,10 +134,10 @@ def measure_overload(kept: Kept, options: list[str], given: argparse.Namespace) 
                 await asyncio.sleep(0.2)
 
         watching = asyncio.create_task(watch())
-        load = await poisson(port, rate, given.seconds, seed=1)
+        load = await poisson(port, given.texts, rate, given.seconds, seed=1)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        after = await ask(port, body(random.Random(2)))
+        after = await ask(port, given.texts.body(random.Random(2)))
         slowest, total = round(1000 * max(health), 1), sum(load.statuses.values())
         return {
             "rate": rate, **load.summary(), "refused_share": round(load.statuses[429] / total, 3),
@@ -140,7 +146,7 @@ def measure_overload(kept: Kept, options: list[str], given: argparse.Namespace) 
 
     def run() -> dict[str, Any]:
         with Service("--queue-tokens", str(QUEUE), *options) as service:
-            asyncio.run(closed(service.port, 2, min(2.0, given.seconds), seed=999))  # warm
+            asyncio.run(closed(service.port, given.texts, 2, min(2.0, given.seconds), seed=999))  # warm
             return asyncio.run(loaded(service.port))
 
     kept.measure(("overload",), run)
@@ -150,12 +156,19 @@ def measure_memory(kept: Kept, options: list[str], given: argparse.Namespace) ->
     """The size of the process, twenty times over some minutes of load with new passages."""
 
     def run() -> dict[str, Any]:
-        sizes = list[float]()
+        sizes, answers, seconds = list[float](), 0, 3 * given.minutes
         with Service("--memory", "64", *options) as service:
             for turn in range(20):
-                asyncio.run(closed(service.port, 8, 3 * given.minutes, seed=100 + turn))
+                if given.rate:
+                    load = asyncio.run(poisson(service.port, given.texts, given.rate, seconds, seed=100 + turn))
+                else:
+                    load = asyncio.run(closed(service.port, given.texts, 8, seconds, seed=100 + turn))
+                answers += load.statuses[200]
                 sizes.append(service.megabytes())
-        return {"minutes": given.minutes, "megabytes": sizes, "growth": round(max(sizes[15:]) / max(sizes[5:10]), 3)}
+        growth = round(max(sizes[15:]) / max(sizes[5:10]), 3)
+        return {
+            "minutes": given.minutes, "rate": given.rate, "answers": answers, "megabytes": sizes, "growth": growth
+        }  # fmt: skip
 
     kept.measure(("memory",), run)
 
@@ -164,7 +177,7 @@ def measure_same(kept: Kept, options: list[str], given: argparse.Namespace) -> N
     """How many answers under load differ from answers alone, and by how much the scores do. Each service reads every
     passage for the first time."""
     rng = random.Random(7)
-    bodies = [body(rng) for _ in range(12 if given.smoke else 96)]
+    bodies = [given.texts.body(rng) for _ in range(12 if given.smoke else 96)]
 
     async def together(port: int) -> list[Any]:
         return [json.loads(each[1]) for each in await asyncio.gather(*(ask(port, data) for data in bodies))]
@@ -230,10 +243,13 @@ def main() -> None:
     """Measure what is missing, print and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reader", default="en=en", help="NAME=PATH, as for masquerade serve")
+    parser.add_argument("--language", choices=("en", "zh"), default="en", help="of the questions and passages")
+    parser.add_argument("--sentences", type=int, nargs="+", default=list(COUNTS), help="of a passage, each as often")
     parser.add_argument("--threads", help="processor threads of the service")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--minutes", type=float, default=10.0, help="of the measurement of memory")
+    parser.add_argument("--rate", type=float, default=0.0, help="of it: requests a second; 0: what 8 clients get")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--smoke", action="store_true", help="a few seconds of each part; its figures mean little")
     parser.add_argument("--out", type=Path, help="JSON; what is in it is not measured again")
@@ -241,8 +257,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.smoke:
         given.clients, given.seconds, given.minutes = [1, 16], 4.0, 0.25
+    given.texts = Texts(given.language, given.sentences)
     options = ["--reader", given.reader, *(["--threads", given.threads] if given.threads else [])]
-    kept = Kept(given.out, {"options": options, "seconds": given.seconds, "minutes": given.minutes})
+    kept = Kept(given.out, vars(given.texts) | {"options": options, "seconds": given.seconds, "minutes": given.minutes})
     parts: dict[str, Callable[[Kept, list[str], argparse.Namespace], Any]] = {
         "closed": measure_closed, "poisson": measure_poisson, "overload": measure_overload,
         "memory": measure_memory, "same": measure_same,

@@ -10,22 +10,40 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-CORPUS = (
-    "The Rosetta Stone was found in July 1799 near the town of Rashid by soldiers who repaired a fort",
-    "Jean-François Champollion announced in 1822 how hieroglyphs work",
-    "The harbour of Arvik was opened by Queen Ingrid in 1931",
-    "Its lighthouse stands on the northern pier, is built of red granite, and is 34 metres high",
-    "The first master of the harbour was Olaf Lund, who had been a pilot for twenty years",
-    "The bakery in Mill Street sells rye bread and closes at noon",
-)
-QUESTIONS = (
-    "When was the stone found?", "Who announced how hieroglyphs work?", "Who opened the harbour?",
-    "How high is the lighthouse?", "Who was the first master?", "When does the bakery close?",
-)  # fmt: skip
+SENTENCES = {
+    "en": (
+        "The Rosetta Stone was found in July 1799 near the town of Rashid by soldiers who repaired a fort. ",
+        "Jean-François Champollion announced in 1822 how hieroglyphs work. ",
+        "The harbour of Arvik was opened by Queen Ingrid in 1931. ",
+        "Its lighthouse stands on the northern pier, is built of red granite, and is 34 metres high. ",
+        "The first master of the harbour was Olaf Lund, who had been a pilot for twenty years. ",
+        "The bakery in Mill Street sells rye bread and closes at noon. ",
+    ),
+    "zh": (
+        "罗塞塔石碑于1799年7月在拉希德镇附近由修缮堡垒的士兵发现。",
+        "商博良于1822年宣布了象形文字的读法。",
+        "阿尔维克港由英格丽德王后于1931年主持启用。",
+        "灯塔位于北码头，用红色花岗岩建成，高三十四米。",
+        "第一任港务长是奥拉夫·伦德，他曾做过二十年领航员。",
+        "磨坊街的面包店出售黑麦面包，中午关门。",
+    ),
+}
+QUESTIONS = {
+    "en": (
+        "When was the stone found?", "Who announced how hieroglyphs work?", "Who opened the harbour?",
+        "How high is the lighthouse?", "Who was the first master?", "When does the bakery close?",
+    ),
+    "zh": (
+        "石碑是什么时候发现的？", "谁宣布了象形文字的读法？", "谁主持启用了港口？", "灯塔有多高？",
+        "第一任港务长是谁？", "面包店什么时候关门？",
+    ),
+}  # fmt: skip
+COUNTS = (2, 4, 8, 12)  # sentences of a passage
 OPEN = 400  # connections at a time; further requests are not sent, and counted as such
 NOT_SENT, BROKEN = 0, 1  # in the place of a status
 
@@ -61,11 +79,18 @@ def percentile(seconds: list[float], percent: float) -> float | None:
     return round(1000 * ordered[place], 1)
 
 
-def body(rng: random.Random) -> bytes:
-    """A question about a passage of 2 to 12 sentences. Its number makes a passage new: none was read before."""
-    count = rng.choice((2, 4, 8, 12))
-    passage = ". ".join(rng.choice(CORPUS) for _ in range(count)) + f". This is note {rng.randrange(10**9)}."
-    return json.dumps({"question": rng.choice(QUESTIONS), "passages": [passage]}).encode()
+@dataclass(frozen=True)
+class Texts:
+    """Questions about passages of some sentences. A number makes every passage new: none was read before."""
+
+    language: str = "en"
+    counts: Sequence[int] = COUNTS
+
+    def body(self, rng: random.Random) -> bytes:
+        """A request."""
+        sentences = rng.choices(SENTENCES[self.language], k=rng.choice(self.counts))
+        passage = f"{''.join(sentences)}{rng.randrange(10**9)}."
+        return json.dumps({"question": rng.choice(QUESTIONS[self.language]), "passages": [passage]}).encode()
 
 
 async def ask(port: int, data: bytes | None = None, path: str = "/v1/answer") -> tuple[int, bytes, float]:
@@ -88,14 +113,14 @@ async def ask(port: int, data: bytes | None = None, path: str = "/v1/answer") ->
         return BROKEN, b"", time.perf_counter() - start
 
 
-async def closed(port: int, clients: int, seconds: float, seed: int = 0) -> Load:
+async def closed(port: int, texts: Texts, clients: int, seconds: float, seed: int = 0) -> Load:
     """Clients that ask one question after the other."""
     load, start = Load(), time.perf_counter()
 
     async def client(number: int) -> None:
         rng = random.Random(seed * 1000 + number)
         while time.perf_counter() - start < seconds:
-            status, _, taken = await ask(port, body(rng))
+            status, _, taken = await ask(port, texts.body(rng))
             load.note(status, taken)
 
     await asyncio.gather(*(client(number) for number in range(clients)))
@@ -103,7 +128,7 @@ async def closed(port: int, clients: int, seconds: float, seed: int = 0) -> Load
     return load
 
 
-async def poisson(port: int, rate: float, seconds: float, seed: int = 0) -> Load:
+async def poisson(port: int, texts: Texts, rate: float, seconds: float, seed: int = 0) -> Load:
     """Requests that arrive at random, ``rate`` a second, whether or not earlier ones have been answered."""
     load, rng, tasks, start = Load(), random.Random(seed), set[asyncio.Task[None]](), time.perf_counter()
 
@@ -117,7 +142,7 @@ async def poisson(port: int, rate: float, seconds: float, seed: int = 0) -> Load
         if len(tasks) >= OPEN:
             load.note(NOT_SENT, 0.0)
         else:
-            task = asyncio.create_task(one(body(rng)))
+            task = asyncio.create_task(one(texts.body(rng)))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         due += rng.expovariate(rate)  # by the clock, so that a slow sender does not lower the rate

@@ -73,7 +73,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 class Visit:
     """A page of the service, with every address it asked for and every error it met."""
 
-    def __init__(self, browser: Any, service: Running, state: str = "", **options: Any) -> None:
+    def __init__(self, browser: Any, service: Running, state: str = "", refused: bool = False, **options: Any) -> None:
+        self.refused = refused  # whether requests are
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options})
         self.context.set_default_timeout(SECONDS)
         self.page = self.context.new_page()
@@ -90,6 +91,8 @@ class Visit:
     def __exit__(self, *error: object) -> None:
         foreign = [url for url in self.asked if urlsplit(url).hostname not in ("127.0.0.1", None)]
         title, errors = self.page.title(), self.errors
+        if self.refused:  # which the browser's console says too
+            errors = [each for each in errors if not each.startswith("Failed to load resource")]
         self.context.close()
         if error[0] is None:
             assert not foreign and not errors and title == "Masquerade"
@@ -131,11 +134,64 @@ def test_the_address_holds_the_view(browser: Any, service: Running) -> None:
     with Visit(browser, service) as page:
         page.fill("#text", PASSAGE)
         page.fill("#question", "who sat ?")
+        page.select_option("#decoder", "blocks")
         page.click("#ask-button")
         page.wait_for_selector(".answer", timeout=SECONDS)
+        assert page.is_hidden("#unshared")
         state = urlsplit(page.url).fragment
-    with Visit(browser, service, state) as page:
+    with Visit(browser, service, state) as page:  # as somebody sees it who was sent the address
+        page.wait_for_selector(".answer", timeout=SECONDS)
         assert page.input_value("#text") == PASSAGE and page.input_value("#question") == "who sat ?"
+        assert page.input_value("#decoder") == "blocks"
+        page.click("#language")
+        expect(page.locator(".answer")).to_contain_text("置信度", timeout=SECONDS)
+        page.evaluate("location.hash = 'tab=masks&mask=causal&lang=en'")
+        expect(page.locator("#caption")).to_contain_text("GPT", timeout=SECONDS)
+    with Visit(browser, service, "tab=collection&kb=town&kq=lighthouse&km=search") as page:
+        page.wait_for_selector(".passage", timeout=SECONDS)
+        assert page.locator("#found .answer").count() == 0
+    with Visit(browser, service, "tab=fill&ft=the [MASK] sat") as page:
+        page.wait_for_selector("#filled .meter", timeout=SECONDS)
+
+
+def test_what_an_address_cannot_hold_is_told(browser: Any, service: Running) -> None:
+    with Visit(browser, service) as page:
+        page.fill("#text", "the cat sat . " * 500)
+        page.fill("#question", "who sat ?")
+        page.click("#ask-button")
+        page.wait_for_selector(".answer", timeout=SECONDS)
+        assert page.is_visible("#unshared") and "text=" not in page.url and "q=who" in page.url
+
+
+def test_errors_are_said_in_the_language_of_the_page(browser: Any, service: Running) -> None:
+    with Visit(browser, service, "lang=zh", refused=True) as page:
+        page.fill("#text", PASSAGE)
+        page.fill("#question", "cat " * 300)
+        page.click("#ask-button")
+        expect(page.locator("#alert")).to_contain_text("有一项填写不正确", timeout=SECONDS)
+        assert "question_tokens" in page.inner_text("#alert")
+        page.route("**/v1/answer", lambda route: route.abort())
+        page.fill("#question", "who sat ?")
+        page.click("#ask-button")
+        expect(page.locator("#alert")).to_contain_text("无法连接服务", timeout=SECONDS)
+        assert page.is_enabled("#ask-button")
+
+
+def test_the_token_is_asked_for_until_it_is_right(browser: Any, tmp_path: Path) -> None:
+    with Running(Service(sources(tmp_path), token="secret")) as guarded:
+        context = browser.new_context(locale="zh-CN")
+        page = context.new_page()
+        page.goto(guarded.address)
+        page.wait_for_selector("#token[open]", timeout=SECONDS)
+        assert page.inner_text("#token-wrong") == ""
+        page.fill("#token-value", "wrong")
+        page.press("#token-value", "Enter")
+        expect(page.locator("#token-wrong")).to_have_text("服务拒绝了该令牌。", timeout=SECONDS)
+        page.fill("#token-value", "secret")
+        page.press("#token-value", "Enter")
+        page.wait_for_selector("body[data-ready]", timeout=SECONDS)
+        assert page.locator("#decoder option").count() > 3 and "secret" not in page.url
+        context.close()
 
 
 def test_hostile_texts_are_shown_and_not_run(browser: Any, service: Running) -> None:
@@ -201,6 +257,10 @@ def test_a_mask_is_drawn_and_a_row_tells_what_it_sees(browser: Any, service: Run
         with page.expect_download() as download:
             page.click("#export")
         assert Path(download.value.path()).read_text().startswith("<svg")
+        page.hover("#mask-table tbody tr >> nth=2")
+        assert page.inner_text("#sees").startswith("3 ")
+        page.fill("#mask-text", "the cat sat on the mat | " + "who sat ? " * 20)
+        expect(page.locator("#mask-table tbody tr")).to_have_count(6 + 1 + 2 * (60 + 5), timeout=SECONDS)
         page.click("#code >> xpath=../summary")
         assert "def shared_passage" in page.inner_text("#code")
 
@@ -265,6 +325,8 @@ def test_a_phone_the_keyboard_and_the_theme(browser: Any, service: Running) -> N
             page.click(f"#tab-{name}")
             page.wait_for_timeout(150)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+            edge = page.evaluate(f"document.getElementById('tab-{name}').getBoundingClientRect().right")
+            assert edge <= 390, name
         assert page.evaluate("document.querySelector('.bar').offsetHeight") < 70  # one line
         page.click("#tab-ask")
         page.click("#example")

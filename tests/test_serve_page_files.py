@@ -15,6 +15,20 @@ def test_every_word_is_there_in_both_languages() -> None:
     used = {name for file in folder.glob("*.js") for name in re.findall(r'\bt\("([\w.]+)"\)', file.read_text())}
     used |= set(re.findall(r'data-t="(\w+)"', (folder / "index.html").read_text()))
     assert used <= keys[0]
+    code = "".join(file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name != "words.js")
+    code += words[words.index("export const language") :]
+    named = {key for key in keys[0] if not key.startswith(("decoder.", "mask."))}  # these are made of names
+    named -= {"en", "page", "paragraph", "item"}  # units come from the service
+    assert all(re.search(rf"""["'{{ ]{key}["':]""", code) for key in named)
+
+
+def test_every_error_has_a_chinese_sentence() -> None:
+    serve = Path(__file__).parents[1] / "src/masquerade/serve"
+    known = set(re.findall(r'(\w+): "', (serve / "page/problems.js").read_text(encoding="utf-8")))
+    code = "".join(file.read_text(encoding="utf-8") for file in serve.rglob("*.py"))
+    kinds = set(re.findall(r'ServiceError\(\s*(?:\d{3}|late),\s*"(\w+)"', code))
+    kinds |= set(re.findall(r'\d{3}: "(\w+)"', code)) | set(re.findall(r'\d{3}: \(\s*"[^"]+",\s*"(\w+)"', code))
+    assert {"too_large", "timeout", "unknown_path", "internal"} <= kinds <= known
 
 
 def test_every_mask_has_a_chinese_caption_and_an_example_that_can_be_drawn() -> None:

@@ -1,5 +1,6 @@
 // Requests to the service that this page came from, and to no other.
 import { $ } from "./dom.js";
+import { t } from "./words.js";
 
 let token = sessionStorage.getItem("token") || "";
 
@@ -18,9 +19,12 @@ export async function request(path, body, { raw = false, signal } = {}) {
     headers["Content-Type"] = raw ? "application/octet-stream" : "application/json";
     init.body = raw ? body : JSON.stringify(body);
   }
-  const reply = await fetch(path, init);
+  const reply = await fetch(path, init).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    throw Object.assign(new Error("The service cannot be reached; is it still running?"), { kind: "unreachable" });
+  });
   if (reply.status === 401) {
-    await askToken();
+    await askToken(headers.Authorization !== undefined);
     return request(path, body, { raw, signal });
   }
   if (!reply.ok) {
@@ -30,8 +34,9 @@ export async function request(path, body, { raw = false, signal } = {}) {
   return reply;
 }
 
-function askToken() {
+function askToken(wrong) {
   const dialog = $("token");
+  $("token-wrong").textContent = wrong ? t("tokenWrong") : "";
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       token = $("token-value").value.trim();

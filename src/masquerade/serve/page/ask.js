@@ -9,23 +9,28 @@ let file = null; // {name, unit, places, text} of an opened file; null for paste
 export function draw(root, { models, say }) {
   const text = h("textarea", { id: "text", placeholder: t("documentHint"), value: get("text"), "aria-label": t("document") });
   const shown = h("div", { class: "text", id: "shown", hidden: true, tabIndex: 0, "aria-label": t("document") });
-  const name = h("span", { class: "soft", id: "filename" });
+  const name = h("span", { class: "soft", id: "filename", role: "status" });
   const edit = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => reading(false) }, t("edit"));
   const picker = h("input", { type: "file", id: "file", accept: ".txt,.md,.html,.htm,.pdf,.docx,.csv,.tsv,.json,.jsonl" });
   const open = h("button", { type: "button", class: "quiet", onclick: () => picker.click() }, t("open"));
   const example = h("button", { type: "button", class: "quiet", id: "example" }, t("example"));
   const question = h("input", { id: "question", value: get("q"), required: true, autocomplete: "off" });
-  const decoder = h("select", { id: "decoder" }, models.decoders.map((each) => h("option", { value: each }, `${each} · ${t(`decoder.${each}`)}`)));
-  decoder.value = get("decoder", "parallel");
+  const decoder = h("select", { id: "decoder" }, models.decoders.map((each) => h("option", { value: each }, each)));
+  decoder.value = models.decoders.includes(get("decoder")) ? get("decoder") : "parallel";
+  const how = h("p", { class: "soft", id: "decoder-how" });
+  const explain = () => { how.textContent = t(`decoder.${decoder.value}`); };
+  decoder.addEventListener("change", explain);
+  explain();
+  const unshared = h("p", { class: "soft", id: "unshared", hidden: true }, t("unshared"));
   const button = h("button", { class: "primary", id: "ask-button" }, t("askButton"));
   const answers = h("div", { id: "answers", "aria-live": "polite" }, h("p", { class: "soft" }, t("noQuestions")));
-  const form = h("form", { class: "card", onsubmit: asked },
+  const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); ask(); } },
     field(t("question"), question),
-    h("div", { class: "row" }, h("div", { class: "grow" }, field(t("decoder"), decoder)), button));
+    h("div", { class: "row" }, h("div", { class: "grow" }, field(t("decoder"), decoder)), button), how);
   fill(root, h("div", { class: "columns" },
     h("div", { class: "card document" },
       h("div", { class: "row spread" }, h("h2", {}, t("document")), h("div", { class: "row" }, name, edit, open, example)),
-      text, shown, picker),
+      text, shown, picker, unshared),
     h("div", {}, form, h("div", { class: "card" }, h("h2", {}, t("answers")), answers))));
 
   function reading(on) {
@@ -46,17 +51,16 @@ export function draw(root, { models, say }) {
     shown.querySelector("mark:not(.other)")?.scrollIntoView({ block: "center" });
   }
 
-  async function asked(event) {
-    event.preventDefault();
+  async function ask() {
     say(null);
     set({ q: question.value, text: file ? "" : text.value, decoder: decoder.value });
+    unshared.hidden = get("text") === text.value;
     const body = { question: question.value, passages: [text.value], n_best: 4, decoder: decoder.value, show_parts: true };
     try {
       const reply = await busy(button, () => api("/v1/answer", body));
       if (!answers.querySelector(".answer")) fill(answers);
       answers.prepend(card(reply, body));
       show(reply);
-      question.select();
     } catch (error) {
       say(error);
     }
@@ -152,6 +156,7 @@ export function draw(root, { models, say }) {
     set({ text: text.value, q: question.value });
     reading(false);
     text.scrollTop = 0;
+    question.setSelectionRange(0, 0);
     question.focus();
   });
   for (const target of [text, shown]) {
@@ -164,10 +169,11 @@ export function draw(root, { models, say }) {
       });
     }
   }
-  if (file) {
+  if (file && !get("text")) {
     text.value = file.text;
     name.textContent = file.name;
   }
+  if (text.value && question.value) ask(); // a shared view, or the same one in another language
 }
 
 /** The gaps between the parts that were read. */

@@ -10,7 +10,7 @@ export function draw(root, { all, say }) {
   if (!bases.length) return missing(root, "masquerade index notes --out kb", "masquerade serve --kb notes=kb");
   const base = h("select", { id: "kb" }, bases.map((each) => h("option", { value: each.name },
     `${each.name} (${each.about.documents} ${t("files")}, ${each.about.passages} ${t("passages")})`)));
-  if (get("kb")) base.value = get("kb");
+  if (bases.some((each) => each.name === get("kb"))) base.value = get("kb");
   const query = h("input", { id: "query", value: get("kq"), required: true, autocomplete: "off" });
   const search = h("button", { type: "button", id: "search-button", onclick: () => find(false) }, t("search"));
   const ask = h("button", { class: "primary", id: "collection-ask" }, t("askButton"));
@@ -23,7 +23,7 @@ export function draw(root, { all, say }) {
   async function find(asking) {
     if (!form.reportValidity()) return;
     say(null);
-    set({ kb: base.value, kq: query.value });
+    set({ kb: base.value, kq: query.value, km: asking ? "ask" : "search" });
     try {
       if (asking) {
         const body = { question: query.value, collection: base.value, n_best: 3 };
@@ -49,7 +49,7 @@ export function draw(root, { all, say }) {
     return h("div", { class: "card" }, h("h2", {}, t("answer")), one(reply, true), reply.alternatives.map((each) => one(each, false)));
   }
 
-  const cited = (passage) => `${passage.title || passage.file}, ${placed(passage.unit, passage.number)}`;
+  const cited = (passage) => t("cited").replace("{n}", passage.title || passage.file) + placed(passage.unit, passage.number);
 
   function openPassage(number) {
     const target = out.querySelectorAll(".passage")[number];
@@ -63,9 +63,10 @@ export function draw(root, { all, say }) {
     return h("div", { class: "card" }, h("h2", {}, t("found")), passages.map((each, number) => {
       const spans = reply?.passage === number ? [{ start: reply.start, end: reply.end }] : [];
       return h("details", { class: "passage", open: !reply && number === 0 },
-        h("summary", {}, cited(each), each.heading ? ` · ${each.heading}` : "", h("span", { class: "soft" }, ` · ${each.score.toFixed(3)}`)),
+        h("summary", {}, cited(each), each.heading ? ` · ${each.heading}` : "", h("span", { class: "soft" }, ` · ${t("score")} ${each.score.toFixed(3)}`)),
         h("p", {}, marked(characters(each.text), spans)), h("p", { class: "soft" }, each.file));
     }));
   }
+  if (query.value) find(get("km") !== "search"); // a shared view
   return undefined;
 }

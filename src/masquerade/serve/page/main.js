@@ -5,7 +5,8 @@ import * as collection from "./collection.js";
 import { $, fill, h } from "./dom.js";
 import * as masks from "./masks.js";
 import * as memory from "./memory.js";
-import { get, set } from "./state.js";
+import { problem } from "./problems.js";
+import { get, reread, set } from "./state.js";
 import * as filling from "./fill.js";
 import { language, t, translate } from "./words.js";
 import * as writing from "./write.js";
@@ -18,7 +19,7 @@ let models = { models: [], constructors: {}, limits: {}, methods: [], decoders: 
 export function say(error) {
   const box = $("alert");
   box.hidden = !error;
-  box.textContent = error ? error.message || String(error) : "";
+  box.textContent = error ? problem(error) : "";
 }
 
 function draw(name) {
@@ -36,6 +37,7 @@ function choose(name, focus = false) {
     tab.setAttribute("aria-selected", String(each === chosen));
     tab.tabIndex = each === chosen ? 0 : -1;
     $(each).hidden = each !== chosen;
+    if (each === chosen) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (each === chosen && focus) tab.focus();
   }
   if (!$(chosen).childElementCount) draw(chosen);
@@ -45,8 +47,8 @@ function dress() {
   const theme = localStorage.getItem("theme") || "auto";
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  fill($("theme"), h("span", { class: "wide" }, `${t("theme")}: `), t(theme));
-  $("theme").setAttribute("aria-label", `${t("theme")}: ${t(theme)}`);
+  fill($("theme"), h("span", { class: "wide" }, t("theme")), t(theme));
+  $("theme").setAttribute("aria-label", t("theme") + t(theme));
   $("language").textContent = t("language");
   $("language").lang = language() === "zh" ? "en" : "zh-CN";
 }
@@ -67,6 +69,11 @@ $("theme").addEventListener("click", () => {
   localStorage.setItem("theme", THEMES[(now + 1) % THEMES.length]);
   dress();
   window.dispatchEvent(new Event("themechange"));
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.dispatchEvent(new Event("themechange")));
+window.addEventListener("hashchange", () => {
+  reread();
+  redraw();
 });
 const tabs = Object.keys(TABS);
 for (const [index, name] of tabs.entries()) {

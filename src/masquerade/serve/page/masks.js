@@ -35,9 +35,9 @@ export function draw(root, { models, say }) {
   const save = h("button", { type: "button", class: "quiet", id: "export" }, t("exportSvg"));
   let drawn = null, row = -1, waiting = 0, newest = 0;
   fill(root, h("div", { class: "card" },
-    h("div", { class: "row" }, field(t("mask"), chosen), field(`${t("text")} (${t("parts")})`, text)), sliders),
+    h("div", { class: "row" }, field(t("mask"), chosen), field(t("textInParts"), text)), sliders),
   h("div", { class: "columns" },
-    h("div", { class: "card" }, h("div", { class: "row spread" }, h("h2", {}, t("masks")), save), canvas, legend, seen,
+    h("div", { class: "card" }, h("div", { class: "row spread" }, h("h2", {}, t("mask")), save), canvas, legend, seen,
       h("p", { class: "soft" }, t("upTo").replace("{n}", models.limits.layout_tokens))),
     h("div", { class: "card" }, caption, h("details", { open: true }, h("summary", {}, t("table")), rows),
       h("details", {}, h("summary", {}, t("code")), code))));
@@ -110,13 +110,19 @@ export function draw(root, { models, say }) {
     canvas.style.width = canvas.style.height = `${size}px`;
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
-    const gap = cell > 8 ? 1.5 : cell > 4 ? 0.5 : 0, faint = colour("field"), ink = colour("ink"), pale = colour("soft");
+    const gap = cell > 8 ? 1.5 : cell > 4 ? 0.5 : 0, edgeLength = Math.max(0.5, cell - gap);
+    const faint = colour("field"), ink = colour("ink"), pale = colour("soft");
+    const colours = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, colour(kind)]));
     for (let q = 0; q < n; q += 1) {
       for (let k = 0; k < n; k += 1) {
         pen.globalAlpha = row < 0 || row === q ? 1 : 0.25;
-        pen.fillStyle = drawn.seen[q][k] === "1" ? colour(drawn.kinds[k]) : faint;
+        pen.fillStyle = drawn.seen[q][k] === "1" ? colours[drawn.kinds[k]] : faint;
+        if (cell <= 10) {
+          pen.fillRect(edge + k * cell, edge + q * cell, edgeLength, edgeLength);
+          continue;
+        }
         pen.beginPath();
-        pen.roundRect(edge + k * cell, edge + q * cell, Math.max(0.5, cell - gap), Math.max(0.5, cell - gap), cell > 10 ? 3 : 0);
+        pen.roundRect(edge + k * cell, edge + q * cell, edgeLength, edgeLength, 3);
         pen.fill();
       }
     }
@@ -154,6 +160,8 @@ export function draw(root, { models, say }) {
     point(Math.floor((event.clientY - top - edge) / cell));
   });
   canvas.addEventListener("pointerleave", () => point(-1));
+  rows.addEventListener("pointerover", (event) => point(event.target.closest("tbody tr")?.sectionRowIndex ?? -1));
+  rows.addEventListener("pointerleave", () => point(-1));
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step || !drawn) return;
@@ -169,7 +177,7 @@ export function draw(root, { models, say }) {
   chosen.addEventListener("change", () => { text.value = ""; text.placeholder = usual(); relevant(); update(); });
   text.addEventListener("input", later);
   new ResizeObserver(() => paint()).observe(canvas.parentElement);
-  window.addEventListener("themechange", () => drawn && show());
+  window.addEventListener("themechange", () => canvas.isConnected && paint());
   relevant();
   update();
 }

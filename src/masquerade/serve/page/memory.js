@@ -11,6 +11,7 @@ export function draw(root, { all, say }) {
   const bases = all("facts");
   if (!bases.length) return missing(root, "masquerade serve --facts world=path/to/model:path/to/kb");
   const base = h("select", { id: "facts-base" }, bases.map((each) => h("option", {}, each.name)));
+  if (bases.some((each) => each.name === get("mb"))) base.value = get("mb");
   const text = h("textarea", { id: "memory-text", rows: 2, value: get("mm", USUAL[language()]), required: true, "aria-label": t("text") });
   const button = h("button", { class: "primary", id: "recall-button" }, t("fillButton"));
   const entity = h("input", { id: "entity", value: get("me"), placeholder: t("allFacts"), autocomplete: "off" });
@@ -26,7 +27,7 @@ export function draw(root, { all, say }) {
 
   async function recall() {
     say(null);
-    set({ mm: text.value });
+    set({ mm: text.value, mb: base.value });
     try {
       const reply = await busy(button, () => api(`${path()}/fill`, { text: text.value, top: 5 }));
       const one = (title, each) => h("div", {}, h("h3", {}, title), h("p", { class: "out" }, each.text),
@@ -69,6 +70,8 @@ export function draw(root, { all, say }) {
       say(error);
     }
   }
+  base.addEventListener("change", () => facts());
   facts();
+  if (get("mm")) recall(); // a shared view
   return undefined;
 }

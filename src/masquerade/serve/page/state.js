@@ -1,7 +1,12 @@
 // What the page shows, kept behind the # of its address: it can be shared, and never reaches the service by itself.
 
 const LONGEST = 6000; // characters of a value in the address
-const values = new URLSearchParams(location.hash.slice(1));
+let values = new URLSearchParams(location.hash.slice(1));
+
+/** Read the address again, after somebody has changed it. */
+export function reread() {
+  values = new URLSearchParams(location.hash.slice(1));
+}
 
 export const get = (name, usual = "") => values.get(name) ?? usual;
 

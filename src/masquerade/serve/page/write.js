@@ -16,13 +16,13 @@ export function draw(root, { all, models, say }) {
 
 function writing(writers, say) {
   const model = h("select", { id: "writer" }, writers.map((each) => h("option", {}, each.name)));
+  if (writers.some((each) => each.name === get("wm"))) model.value = get("wm");
   const text = h("textarea", { id: "write-text", rows: 6, value: get("wt"), required: true });
   const button = h("button", { class: "primary", id: "write-button" }, t("writeButton"));
   const out = h("div", { id: "written", "aria-live": "polite" });
-  const go = async (event) => {
-    event.preventDefault();
+  const go = async () => {
     say(null);
-    set({ wt: text.value });
+    set({ wt: text.value, wm: model.value });
     try {
       const reply = await busy(button, () => api("/v1/write", { text: text.value, model: model.value, n_best: 3 }));
       const best = Math.max(...reply.texts.map((each) => each.score));
@@ -32,7 +32,8 @@ function writing(writers, say) {
       say(error);
     }
   };
-  return h("form", { class: "card", onsubmit: go }, h("h2", {}, t("write")), field(t("writeHint"), text),
+  if (text.value) go(); // a shared view
+  return h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); go(); } }, h("h2", {}, t("write")), field(t("writeHint"), text),
     h("div", { class: "row" }, field(t("model"), model), button), out);
 }
 
@@ -40,6 +41,8 @@ function continuing(generators, models, say) {
   const model = h("select", { id: "generator" }, generators.map((each) => h("option", {}, each.name)));
   const method = h("select", { id: "method" }, models.methods.map((each) => h("option", {}, each)));
   const most = h("input", { id: "max-new", type: "number", min: 1, max: models.limits.new_tokens, value: get("n", 40) });
+  if (generators.some((each) => each.name === get("gm"))) model.value = get("gm");
+  if (models.methods.includes(get("method"))) method.value = get("method");
   const prompt = h("textarea", { id: "prompt", rows: 3, value: get("p"), required: true });
   const button = h("button", { class: "primary", id: "generate-button" }, t("generate"));
   const stop = h("button", { type: "button", hidden: true, id: "stop-button" }, t("stop"));
@@ -47,7 +50,7 @@ function continuing(generators, models, say) {
   const go = async (event) => {
     event.preventDefault();
     say(null);
-    set({ p: prompt.value, n: most.value });
+    set({ p: prompt.value, n: most.value, gm: model.value, method: method.value });
     const control = new AbortController();
     stop.onclick = () => control.abort();
     stop.hidden = out.hidden = false;
