@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import typer
 
 from masquerade.cli import main as cli
+from masquerade.serve.limits import ServiceLimits
 
 ROOT = Path(__file__).parents[1]
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install PyYAML")
@@ -78,4 +80,6 @@ def test_nginx_sends_requests_to_the_workers_that_its_comment_starts() -> None:
     assert started and started == re.findall(r"^ +server 127\.0\.0\.1:(\d+)", text, re.MULTILINE)
     assert text.count("{") == text.count("}")
     limit = re.search(r"client_max_body_size (\d+)m", text)
-    assert limit is not None and int(limit[1]) > 32  # upload_bytes, so that the service names its own limit
+    assert limit is not None and int(limit[1]) << 20 == ServiceLimits().upload_bytes
+    told = re.search(r"return 413 '(.+)';", text)
+    assert told is not None and json.loads(told[1].replace("\\'", "'"))["error_type"] == "too_large"

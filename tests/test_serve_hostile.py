@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -97,6 +100,31 @@ def test_bodies_are_held_up_to_a_number_of_bytes(tmp_path: Path) -> None:
             assert "Retry-After" in {*map(str.title, headers)}
         wait_until(lambda: service.service.body_bytes == 0)
         assert service.post("/v1/answer", ASK)[0] == 200
+
+
+def test_a_refused_body_is_read_to_its_end_so_that_its_sender_sees_why(tmp_path: Path) -> None:
+    with Running(Service(sources(tmp_path), ServiceLimits(body_bytes=2000), token="secret")) as service:
+        body = {**ASK, "passages": ["the cat " * 2_000_000]}
+        for token, status in (("secret", 413), ("wrong", 401)):
+            assert service.post("/v1/answer", body, Authorization=f"Bearer {token}")[0] == status
+        with socket.create_connection(("127.0.0.1", service.port), timeout=5) as asking:  # and sends when it is told to
+            head = b"POST /v1/answer HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\nExpect: 100-continue\r\n\r\n"
+            asking.sendall(head)
+            assert asking.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_memory_that_loading_has_freed_is_given_back() -> None:
+    if sys.platform != "linux":
+        pytest.skip("only Linux says how large a process is in this way")
+    code = (
+        "import torch; from masquerade import kernels; from masquerade.serve.shared_weights import give_back\n"
+        "size = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 >> 20\n"
+        "kernels.use(); found = [torch.ones(2**22) for _ in range(24)]; del found\n"
+        "before = size(); give_back(); print(before - size())"
+    )
+    environment = {**os.environ, "MASQUERADE_KERNEL": "auto"}
+    freed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert int(freed.stdout) > 200  # of 384 MB
 
 
 def test_the_time_limit_holds_while_tokens_are_counted(tmp_path: Path) -> None:

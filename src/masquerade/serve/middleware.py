@@ -7,6 +7,7 @@ import hmac
 import logging
 import time
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,6 +19,7 @@ from masquerade.serve.scheduler import ClientGoneError
 from masquerade.serve.service import Service
 
 UPLOAD = "/v1/document"  # whose body is a file
+DISCARDED_BYTES, DISCARDED_SECONDS = 128 << 20, 10.0  # of the body of a refused request, read and thrown away
 LOCAL = ("localhost", "127.0.0.1", "[::1]", "testserver")
 SECURITY = {
     "Content-Security-Policy": (
@@ -76,6 +78,8 @@ class Guard:
                 late, said = 504, f"The request took longer than {seconds:g} seconds; send a shorter one."
             await ServiceError(late, "timeout", said).response()(scope, receive, sending)
         except ServiceError as error:
+            if "expect" not in Headers(scope=scope):  # a client that asks before it sends need not send
+                await body.discard()
             await error.response()(scope, receive, sending)
         except ClientGoneError:
             await Response(status_code=499)(scope, receive, sending)
@@ -151,6 +155,17 @@ class Body:
             body, self._parts = b"".join(self._parts), []
             return {"type": "http.request", "body": body, "more_body": False}
         return await self.receive()
+
+    async def discard(self) -> None:
+        """Read what has not arrived yet, without keeping it: many clients, and nginx, see an error only after they have
+        sent all. Of very large or slow bodies the rest is not awaited."""
+        discarded, self._parts = 0, []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARDED_SECONDS):
+                while not self.whole and discarded < DISCARDED_BYTES:
+                    message = await self.receive()
+                    discarded += len(message.get("body", b""))
+                    self.whole = not message.get("more_body", False)  # also where the client has gone
 
     def drop(self) -> None:
         """Count its bytes no more."""

@@ -26,7 +26,7 @@ from masquerade.serve.answering import common_folder
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
 from masquerade.serve.limits import ServiceLimits
-from masquerade.serve.shared_weights import share_weights
+from masquerade.serve.shared_weights import give_back, share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
@@ -104,6 +104,7 @@ class ServedModels:
         if sources.shared_weights:
             for model in self._networks():
                 share_weights(model, Path(sources.shared_weights).expanduser())
+        give_back()
         self.counters = {
             **{("reader", name): TokenCounter(each.tokenizer) for name, each in self.readers.items()},
             **{("filler", name): TokenCounter(each.tokenizer) for name, each in self.fillers.items()},
