@@ -118,20 +118,30 @@ def fill(kb: KnowledgeBase, documents: list[tuple[str, str]], folder: Path) -> d
 def report(
     kb: KnowledgeBase, asked: list[Asked], owner: dict[int, int], weights: list[float], before: list[list[int]]
 ) -> list[list[int]]:
-    """Print recall by words (unless it was printed before), vectors, and both with several weights. Returns the
-    rankings by words."""
+    """Print recall by BM25 alone and by words (unless it was printed before), vectors, and both with several weights.
+    Returns the rankings by BM25."""
     by_words = [kb.words.search(each.record.question, POOL) for each in asked]
     ranked = [[id for id, _ in ranking] for ranking in by_words]
+    by_vectors = [list[tuple[int, float]]() for _ in asked]
+    if kb.dense:
+        vectors = kb.encoder.encode_queries([each.record.question for each in asked]).numpy()
+        by_vectors = [kb.vectors.search(vector, POOL) for vector in vectors]
+    near = list[dict[int, float]]()
+    for each, words, dense in zip(asked, by_words, by_vectors, strict=True):
+        stored = kb.store.passages(list(dict.fromkeys(id for id, _ in (*words, *dense))))
+        near.append(kb.near(each.record.question, stored))
+
+    def combined(weight: float) -> list[list[int]]:
+        rankings = zip(by_words, by_vectors, near, strict=True)
+        return [[id for id, _ in combine(words, dense, weight, nearer)] for words, dense, nearer in rankings]
+
     if not before:
-        show("words", kb, ranked, ranked, asked, owner)
-    if not kb.dense:
-        return ranked
-    vectors = kb.encoder.encode_queries([each.record.question for each in asked]).numpy()
-    by_vectors = [kb.vectors.search(vector, POOL) for vector in vectors]
-    show("vectors", kb, [[id for id, _ in ranking] for ranking in by_vectors], ranked, asked, owner)
-    for weight in weights:
-        both = [[id for id, _ in combine(w, d, weight)] for w, d in zip(by_words, by_vectors, strict=True)]
-        show(f"both, {weight:.1f}", kb, both, ranked, asked, owner)
+        show("BM25", kb, ranked, ranked, asked, owner)
+        show("words", kb, combined(0.0), ranked, asked, owner)
+    if kb.dense:
+        show("vectors", kb, [[id for id, _ in ranking] for ranking in by_vectors], ranked, asked, owner)
+        for weight in weights:
+            show(f"both, {weight:.1f}", kb, combined(weight), ranked, asked, owner)
     return ranked
 
 
@@ -139,7 +149,7 @@ def show(
     name: str, kb: KnowledgeBase, found: list[list[int]], words: list[list[int]], asked: list[Asked],
     owner: dict[int, int],
 ) -> None:  # fmt: skip
-    """Print recall at CUTS in percent, with the interval at 1 and that of what it gains over words; then how often an
+    """Print recall at CUTS in percent, with the interval at 1 and that of what it gains over BM25; then how often an
     accepted answer stands in what was found."""
     hits, base = recalled(found, asked, owner), recalled(words, asked, owner)
     low, high = interval(hits[:, 0])
@@ -149,7 +159,7 @@ def show(
         texts = [stored.passage.joined.text for stored in kb.store.passages(ranking[: max(CUTS)]).values()]
         held += [any(has_answer(text, each.record.accepted) for text in texts[:cut]) for cut in CUTS]
     print(
-        f"{name:10} {slashed(hits.mean(0))}  [{low:.1f}, {high:.1f}]  over words [{less:+.1f}, {more:+.1f}]"
+        f"{name:10} {slashed(hits.mean(0))}  [{low:.1f}, {high:.1f}]  over BM25 [{less:+.1f}, {more:+.1f}]"
         f"  answer in it {slashed(held / len(asked))}",
         flush=True,
     )

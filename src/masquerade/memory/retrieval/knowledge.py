@@ -17,10 +17,20 @@ from masquerade.documents.document import Document, language
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.indexing import IndexReport, IndexWriter, Progress, silent
 from masquerade.memory.retrieval.milvus_index import MilvusIndex, absolute_uri, is_milvus_uri
-from masquerade.memory.retrieval.search import DENSE, POOL, CitedAnswer, Filters, Found, combine, priors
-from masquerade.memory.retrieval.store import FILE, CollectionStore
+from masquerade.memory.retrieval.search import (
+    DENSE,
+    POOL,
+    CitedAnswer,
+    Filters,
+    Found,
+    combine,
+    nearness,
+    priors,
+)
+from masquerade.memory.retrieval.store import FILE, CollectionStore, Stored
 from masquerade.memory.retrieval.vector_index import VectorIndex, Vectors
 from masquerade.memory.retrieval.word_index import WordIndex
+from masquerade.memory.retrieval.words import search_terms
 
 if TYPE_CHECKING:  # torch is imported only when there is something to encode or to read
     from masquerade.memory.retrieval.encoder import Encoder
@@ -224,12 +234,19 @@ class KnowledgeBase:
                 ranked = self.vectors.search(vector, pool, allowed)
                 said(_best(ranked))
         with trace.stage("passages") as said:
-            scores = combine(words, ranked, weight)
-            stored = self.store.passages([id for id, _ in scores[: k + POOL]])
+            stored = self.store.passages(list(dict.fromkeys(id for id, _ in (*words, *ranked))))
+            said(f"{len(stored)}")
+        with trace.stage("terms that are near each other"):
+            scores = combine(words, ranked, weight, self.near(query, stored) if weight < 1 else None)
             found = [Found(score, stored[id]) for id, score in scores if id in stored][:k]
-            said(f"{len(found)} of {len(scores)}")
         trace.found = found
         return found
+
+    def near(self, query: str, stored: Mapping[int, Stored]) -> dict[int, float]:
+        """How near to each other the terms of a query stand in each of some passages, by their numbers."""
+        terms = search_terms(query)
+        rarity = self.words.rarity(set(terms))
+        return {id: nearness(terms, rarity, each.passage.searched(each.title)) for id, each in stored.items()}
 
     def ask(self, question: str, **options: Any) -> CitedAnswer:
         """The answer to a question; the options are those of ``ask_many``."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from masquerade.documents.document import Citation, Document
 from masquerade.memory.retrieval.store import CollectionStore, Stored
+from masquerade.memory.retrieval.words import sentence_terms
 
 POOL = 100  # passages of each search whose scores are combined
 PRIOR = 4.0  # how much the score of a passage counts for its answers; chosen on a part of SQuAD's training questions
 DENSE = 0.4  # weight of vectors against words in a hybrid score
+SENTENCE, PAIR = 0.5, 0.2  # weights of terms in one sentence and of terms side by side, beside BM25's
 
 
 @dataclass(frozen=True)
@@ -127,20 +130,41 @@ class CitedAnswer:
 
 
 def combine(
-    words: Sequence[tuple[int, float]], dense: Sequence[tuple[int, float]], weight: float
+    words: Sequence[tuple[int, float]],
+    dense: Sequence[tuple[int, float]],
+    weight: float,
+    near: Mapping[int, float] | None = None,
 ) -> list[tuple[int, Score]]:
     """Two rankings as one, the best passage first: a weighted sum of their scores, each scaled to 0…1 over its list.
-    A passage that is in one list only has 0 in the other. ``weight`` is that of the vectors."""
+    A passage that is in one list only has 0 in the other. ``weight`` is that of the vectors. ``near``, of passages of
+    both lists, is added to the scores of the words; a passage that is not among those has the lowest of them, or 0 if
+    the list has room for more."""
+    by_words, by_vectors = dict(words), dict(dense)
+    lexical: Sequence[tuple[int, float]] = words
+    if near is not None:
+        least = words[-1][1] if len(words) >= POOL else 0.0
+        added = [(id, by_words.get(id, least) + near.get(id, 0.0)) for id in {**by_words, **by_vectors}]
+        lexical = sorted(added, key=lambda each: -each[1])
     scaled = dict[int, float]()
-    for ranking, share in ((words, 1 - weight), (dense, weight)):
+    for ranking, share in ((lexical, 1 - weight), (dense, weight)):
         if not ranking or share == 0:
             continue
         high, low = ranking[0][1], ranking[-1][1]
         for id, score in ranking:
             scaled[id] = scaled.get(id, 0.0) + share * ((score - low) / (high - low) if high > low else 1.0)
-    by_words, by_vectors = dict(words), dict(dense)
     order = sorted(scaled, key=lambda id: (-scaled[id], id))
     return [(id, Score(scaled[id], by_words.get(id), by_vectors.get(id))) for id in order]
+
+
+def nearness(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> float:
+    """How near to each other the terms of a query stand in a text: the rarity of those in the best sentence together,
+    and of pairs that stand side by side as they do in the query."""
+    wanted, pairs = set(terms), set(pairwise(terms))
+    best, beside = 0.0, set[tuple[str, str]]()
+    for own in sentence_terms(text):
+        best = max(best, sum(rarity[term] for term in wanted.intersection(own)))
+        beside |= pairs.intersection(pairwise(own))
+    return SENTENCE * best + PAIR * sum((rarity[first] + rarity[second]) / 2 for first, second in beside)
 
 
 def priors(passages: Sequence[Score]) -> list[float]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import log
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,14 @@ class WordIndex:
                 f"The index of words is damaged ({error}); delete the folder '{self.path}', and it is made anew."
             ) from error
         return [(int(id), float(score)) for id, (score, _) in zip(ids, hits, strict=True)]
+
+    def rarity(self, terms: Iterable[str]) -> dict[str, float]:
+        """How much each term tells passages apart, as BM25 weighs it: the fewer of them have it, the more."""
+        if self.index is None:
+            return dict.fromkeys(terms, 0.0)
+        searcher, count = self.index.searcher(), self._count()
+        held = {term: int(searcher.doc_freq("words", term)) for term in terms}
+        return {term: log(1 + (count - some + 0.5) / (some + 0.5)) for term, some in held.items()}
 
     def reload(self) -> None:
         """See what the writer has committed since the index was opened."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from masquerade.memory.retrieval.packages import retrieval_package
 from masquerade.text.chinese import HAN, load_jieba
+from masquerade.text.sentences import SENTENCE_END
 
 LONGEST = 64  # characters of a term; the rest of a longer run is left out
 
@@ -32,6 +33,14 @@ def search_terms(text: str) -> list[str]:
         else:
             terms.append(_stemmer().stemWord(run[0][:LONGEST]))
     return terms
+
+
+def sentence_terms(text: str) -> Iterator[list[str]]:
+    """The terms of each sentence of a text."""
+    start = 0
+    for end in (*(stop.end() for stop in SENTENCE_END.finditer(text)), len(text)):
+        yield search_terms(text[start:end])
+        start = end
 
 
 def _chinese(run: str) -> Iterator[str]:
