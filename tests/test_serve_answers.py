@@ -126,7 +126,8 @@ def test_every_reply_has_security_headers_and_no_cors(served: TestClient) -> Non
 
 def test_other_hosts_are_refused_where_hosts_are_named(tmp_path: Path) -> None:
     with client(sources(tmp_path), hosts=["localhost"]) as found:
-        assert found.get("/healthz", headers={"Host": "evil.example:80"}).json()["error_type"] == "wrong_host"
+        wrong = found.get("/healthz", headers={"Host": "evil.example:80"})
+        assert wrong.status_code == 421 and wrong.json()["error_type"] == "wrong_host"
         assert found.get("/healthz", headers={"Host": "127.0.0.1:8000"}).status_code == 200
 
 

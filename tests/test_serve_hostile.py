@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import socket
@@ -66,6 +67,17 @@ def test_head_is_answered_as_get(served: TestClient) -> None:
     for path, status in (("/", 200), ("/healthz", 200), ("/readyz", 200), ("/v1/answer", 405), ("/nothing", 404)):
         assert served.head(path).status_code == status
     assert 'method="HEAD",route="/healthz"' in served.get("/metrics").text
+
+
+def test_the_models_are_listed_while_one_of_them_works(tmp_path: Path) -> None:
+    with Running(Service(sources(tmp_path))) as service:
+        blocked = threading.Event()
+        service.service.scheduler.thread.submit(blocked.wait, 20)
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=5)
+        connection.request("GET", "/v1/models")
+        assert json.loads(connection.getresponse().read())["models"][0]["name"] == "tiny"
+        blocked.set()
+        connection.close()
 
 
 def test_a_document_has_the_described_form_and_a_limit_of_characters(served: TestClient) -> None:

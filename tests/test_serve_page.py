@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from collection_cases import write_folder
 from entity_cases import knowledge
+from pdf_files import write_pdf
 from serve_cases import PASSAGE, Running, Service, facts_model, plain_folder, sources
 
 from masquerade import KnowledgeBase, load, save
@@ -128,6 +129,31 @@ def test_a_document_is_asked_and_decoders_are_compared(browser: Any, service: Ru
         page.click("#ask-button")
         expect(page.locator(".answer")).to_have_count(2, timeout=SECONDS)
         assert ("读过" if language == "zh" else "read before") in page.inner_text(".answer >> nth=0")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_pdf_is_dropped_and_its_answer_has_a_page(
+    browser: Any, service: Running, language: str, tmp_path: Path
+) -> None:
+    file = write_pdf(tmp_path / "two.pdf", [["the cat sat on a red mat"], ["two old dogs walk in by the sea"]])
+    with Visit(browser, service, f"lang={language}") as page:
+        data = page.evaluate_handle(
+            """numbers => {
+                const data = new DataTransfer();
+                data.items.add(new File([new Uint8Array(numbers)], "two.pdf"));
+                return data;
+            }""",
+            list(file.read_bytes()),
+        )
+        page.dispatch_event("#text", "drop", {"dataTransfer": data})
+        expect(page.locator("#filename")).to_contain_text("two.pdf", timeout=SECONDS)
+        assert "red mat" in page.input_value("#text") and "two old dogs" in page.input_value("#text")
+        page.fill("#question", "who sat ?")
+        page.select_option("#decoder", "rerank")  # with an answer also where the tiny reader refuses
+        page.click("#ask-button")
+        page.wait_for_selector(".answer .said", timeout=SECONDS)
+        expect(page.locator(".answer")).to_contain_text(re.compile("第 [12] 页" if language == "zh" else "page [12]"))
+        assert page.is_visible("#unshared")  # the address holds no files
 
 
 def test_the_address_holds_the_view(browser: Any, service: Running) -> None:

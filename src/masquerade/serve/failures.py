@@ -47,6 +47,11 @@ ERRORS: dict[int, tuple[str, str, str]] = {  # status → description, type and 
     ),
     408: ("The body did not arrive in time.", "timeout", "The body did not arrive within 60 seconds; send it again."),
     413: ("The request is too large.", "too_large", "The request has 300000 tokens; at most 200000 are read."),
+    421: (
+        "The Host header names another host.",
+        "wrong_host",
+        "The Host header names no host of this service; see --allowed-host.",
+    ),
     422: (
         "A field is wrong, or the text cannot be used.",
         "invalid_request",
@@ -72,10 +77,10 @@ HEADERS = {
 }
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def documented(*statuses: int, always: tuple[int, ...] = (401, 500, 503)) -> dict[int | str, dict[str, Any]]:
     """The errors of a route, for its OpenAPI description."""
     found: dict[int | str, dict[str, Any]] = {}
-    for status in sorted({*statuses, 401, 500, 503}):
+    for status in sorted({*statuses, *always, 421}):
         description, kind, sentence = ERRORS[status]
         example = {"error": sentence, "error_type": kind}
         found[status] = {"model": ErrorReply, "description": description}

@@ -97,7 +97,7 @@ class Guard:
         service, path, headers = self.service, scope["path"], Headers(scope=scope)
         allowed = service.hosts and {*service.hosts, *LOCAL}
         if allowed and headers.get("host", "").rsplit(":", 1)[0].lower() not in allowed:
-            raise ServiceError(400, "wrong_host", "The Host header names no host of this service; see --allowed-host.")
+            raise ServiceError(421, *ERRORS[421][1:])
         guarded = path.startswith("/v1/") or path == "/metrics"
         if guarded and service.token is not None:
             given = headers.get("authorization", "")

@@ -14,9 +14,11 @@ from masquerade.errors import MasqueradeError
 from masquerade.serve.counting import PIECE, pieces
 from masquerade.serve.failures import ServiceError, log_unexpected
 from masquerade.serve.limits import ServiceLimits
+from masquerade.serve.listing import list_models
 from masquerade.serve.metrics import Metrics
 from masquerade.serve.models import ServedModels, Sources
 from masquerade.serve.scheduler import Group, Scheduler
+from masquerade.serve.schemas import ModelInfo
 
 TOGETHER = 8  # short texts that are counted at once
 
@@ -46,15 +48,21 @@ class Service:
         self.requests = 0  # under way
         self.uploads = 0  # documents that are being read
         self.body_bytes = 0  # of the bodies of the requests under way
+        self.listed = list[ModelInfo]()  # what GET /v1/models says, which so never waits for the models
         self._models = models
         self._counting = ThreadPoolExecutor(1, thread_name_prefix="counting")
 
     @property
     def models(self) -> ServedModels:
         """The loaded models; an error while there are none. Requests that came before a stop still use them."""
+        self.check_ready()
+        assert self._models is not None
+        return self._models
+
+    def check_ready(self) -> None:
+        """An error while there are no models."""
         if self._models is None or self.status not in ("ready", "stopping"):
             raise ServiceError(503, "not_ready", self.detail, {"Retry-After": "2"})
-        return self._models
 
     async def start(self) -> None:
         """Begin to load the models."""
@@ -66,6 +74,8 @@ class Service:
         try:
             if self._models is None:
                 self._models = await self.scheduler.call(lambda: ServedModels(self.sources, self.limits))
+            loaded = self._models
+            self.listed = await self.scheduler.call(lambda: list_models(loaded))
         except Exception as error:
             if not isinstance(error, MasqueradeError):
                 log_unexpected(error)

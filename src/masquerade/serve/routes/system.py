@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -16,8 +16,7 @@ from masquerade import __version__
 from masquerade.drawing.gallery import EXAMPLES
 from masquerade.reading.decoders import DECODERS
 from masquerade.serve.failures import ServiceError, documented
-from masquerade.serve.models import ServedModels, size_of
-from masquerade.serve.schemas import DocumentReply, ModelInfo, ModelsReply, StateReply
+from masquerade.serve.schemas import DocumentReply, ModelsReply, StateReply
 from masquerade.serve.service import service_of
 from masquerade.serve.uploads import read_upload
 from masquerade.writing.generate import DECODING_METHODS
@@ -27,13 +26,17 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 router = APIRouter()
 
 
-@router.get("/healthz", summary="Is the process alive?")
+@router.get("/healthz", summary="Is the process alive?", responses=documented(always=()))
 async def healthz() -> StateReply:
     """Always answers at once, whatever the models do."""
     return StateReply(status="alive")
 
 
-@router.get("/readyz", summary="Can it answer?", responses={503: {"model": StateReply, "description": "Not now."}})
+@router.get(
+    "/readyz",
+    summary="Can it answer?",
+    responses=documented(always=()) | {503: {"model": StateReply, "description": "Not now."}},
+)
 async def readyz(request: Request) -> JSONResponse:
     """200 when the models are loaded; 503 while they load, could not be loaded, or the service stops."""
     service = service_of(request)
@@ -56,43 +59,13 @@ async def metrics(request: Request) -> Response:
 async def models(request: Request) -> ModelsReply:
     """Models, collections and knowledge bases by name, decoders, masks and limits."""
     service = service_of(request)
-    loaded = service.models
+    service.check_ready()
     limits = {name: float(value) for name, value in asdict(service.limits).items()}
     constructors = {name: usual for name, (usual, _, _) in EXAMPLES.items()}
     return ModelsReply(
-        version=__version__, models=await service.scheduler.call(lambda: _models(loaded)),
+        version=__version__, models=service.listed,
         decoders=list(DECODERS), methods=list(DECODING_METHODS), constructors=constructors, limits=limits,
     )  # fmt: skip
-
-
-def _models(loaded: ServedModels) -> list[ModelInfo]:
-    found = [
-        ModelInfo(
-            name=name, kind="reader", parameters=size_of(each.model),
-            about={"window_tokens": each.layout.room, "question_tokens": each.layout.question},
-        )
-        for name, each in loaded.readers.items()
-    ]  # fmt: skip
-    for kind, some in (("filler", loaded.fillers), ("generator", loaded.generators)):
-        found += [
-            ModelInfo.model_validate(
-                {"name": name, "kind": kind, "parameters": size_of(each), "about": {"family": each.spec.family}}
-            )
-            for name, each in some.items()
-        ]
-    for name, writer in loaded.writers.items():
-        found.append(ModelInfo(name=name, kind="writer", parameters=size_of(writer.model)))
-    for name, encoder in loaded.encoders.items():
-        about: dict[str, Any] = {"width": encoder.width, "longest": encoder.longest}
-        found.append(ModelInfo(name=name, kind="encoder", parameters=size_of(encoder.model), about=about))
-    for name, base in loaded.collections.items():
-        info = base.info()
-        about = {"documents": info["documents"], "passages": info["passages"]}
-        found.append(ModelInfo(name=name, kind="collection", about=about))
-    for name, facts in loaded.facts.items():
-        about = {"entities": len(facts.memory), "facts": facts.memory.count()}
-        found.append(ModelInfo(name=name, kind="facts", parameters=size_of(facts.model), about=about))
-    return found
 
 
 @router.post(
