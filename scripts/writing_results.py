@@ -1,6 +1,6 @@
 """The tables of writers in docs/results.md: titles from texts, by every kind of writer.
 
-    python scripts/writing_results.py TRAIN DEV OUT [--only bert,masked,lstm,mixture,both] [--steps 250,1000]
+    python scripts/writing_results.py TRAIN DEV OUT [--only bert,masked,lstm,mixture,both,after] [--steps 250,1000]
         [--seeds 1] [--texts 200] [--recipe FILE] [--results docs/titles/en] [--show] [--plot titles.png] [KEY=VALUE …]
 
 From the project's root. TRAIN and DEV are pairs (JSON lines, TSV …). Each run is one `masquerade train writer` command
@@ -52,6 +52,7 @@ ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "recipes" / "writer-title-en.toml"
 SETTINGS = ["batch=8", "length=96", "limit=16000", "save_every=100"]  # of all runs
 FRESH = ["training=", "model.width=384", "model.layers=2", "rate=1e-3"]
+BEFORE = 1000  # steps of "bert" before "after" begins
 EXAMPLES = 3
 SAMPLES = 1000  # of the bootstrap
 GAMMAS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -63,18 +64,21 @@ KINDS: dict[str, tuple[str, list[str]]] = {  # name → what it is, and its chan
     "lstm": ("LSTM seq2seq, fresh weights", ["family=lstm", *FRESH]),
     "mixture": ("γ-mixture behind BERT", ["training=", "decoder=mixture", "gamma_learned=true"]),
     "both": ("two masks, one Transformer", ["training=both"]),
+    "after": ("two masks, after 1,000 shifted steps", ["training=both"]),
 }
 BEAM = {"beam 4": {"method": "beam", "beams": 4}}
+TWO_MASKS: dict[str, dict[str, Any]] = {
+    "greedy": {"method": "greedy"},
+    "blocks of 4": {"method": "blocks", "size": 4},
+    "mask-predict, 4 rounds": {"method": "mask-predict", "rounds": 4},
+    "parallel": {"method": "parallel"},
+    "mixture, γ = 0.5": {"method": "mixture", "gamma": 0.5},
+    "rerank, 8 drafts": {"method": "rerank"},
+}
 DECODERS: dict[str, dict[str, dict[str, Any]]] = {  # more decoders by the kind of writer
     "bert": {"greedy": {"method": "greedy"}},
-    "both": {
-        "greedy": {"method": "greedy"},
-        "blocks of 4": {"method": "blocks", "size": 4},
-        "mask-predict, 4 rounds": {"method": "mask-predict", "rounds": 4},
-        "parallel": {"method": "parallel"},
-        "mixture, γ = 0.5": {"method": "mixture", "gamma": 0.5},
-        "rerank, 8 drafts": {"method": "rerank"},
-    },
+    "both": TWO_MASKS,
+    "after": TWO_MASKS,
     "mixture": {
         **{f"greedy, γ = {gamma}": {"method": "greedy", "gamma": gamma} for gamma in GAMMAS},
         "parallel": {"method": "parallel"},
@@ -111,6 +115,8 @@ class TitleRun:
     def command(self, train: str, pairs: int, recipe: Path, changes: Sequence[str]) -> list[str]:
         """The command that trains it, for a file of so many pairs."""
         own = [*SETTINGS, *changes, *KINDS[self.kind][1]]
+        if self.kind == "after":
+            own.append(f"start={self.out / f'bert-{BEFORE}-{self.seed}'}")
         asked = read_recipe(recipe, Writing, [each for each in own if each not in FRESH and each != "family=lstm"])
         epochs = self.steps / ceil(min(pairs, asked.limit or pairs) / asked.batch)
         if "family=lstm" in own:  # fresh weights, with the tokenizer of the others
@@ -126,11 +132,13 @@ class TitleRun:
         print(f"    {shlex.join(command)}", file=sys.stderr, flush=True)
         again = ["--resume"] if any(folder.glob("step-*")) else []
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", *command, *again], check=True, cwd=ROOT)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        shown = [word for word in command[4:] if not word.startswith(("train=", "out=", "held_out="))]
-        self.keep(changes=shown, **({} if again else {"training_cpu_seconds": round(taken)}))
+        try:
+            subprocess.run([sys.executable, "-m", *command, *again], check=True, cwd=ROOT)
+        finally:  # steps that are done again after an interruption count twice
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            shown = [word for word in command[4:] if not word.startswith(("train=", "out=", "held_out="))]
+            self.keep(changes=shown, training_cpu_seconds=round(self.measures.get("training_cpu_seconds", 0) + taken))
 
     def write(self, name: str, settings: Mapping[str, Any], pairs: Sequence[TextPair]) -> None:
         """Measure one decoder, unless that is done."""
@@ -206,9 +214,8 @@ def show(runs: Mapping[tuple[str, int], Sequence[TitleRun]], pairs: Sequence[Tex
     print("\n".join(baselines(pairs)))
     for (kind, steps), several in runs.items():
         found = [run.measures["decoders"]["beam 4"] for run in several]
-        taken = [run.measures.get("training_cpu_seconds") for run in several]
-        minutes = f"{mean(each for each in taken if each) / 60:.1f}" if any(taken) else "–"
-        print(row(KINDS[kind][0], f"{steps:,}", *cells(found), minutes))
+        taken = mean(run.measures["training_cpu_seconds"] for run in several)
+        print(row(KINDS[kind][0], f"{steps:,}", *cells(found), f"{taken / 60:.1f}"))
     print("\n" + header("writer", "steps", "decoder", *HEADS))
     for (kind, steps), (first, *_) in runs.items():
         for name, one in first.measures["decoders"].items():
@@ -276,6 +283,8 @@ def main() -> None:
     if not asked.show:
         count = len(read_pairs(asked.train, **columns).pairs)
         for run in (run for several in runs.values() for run in several):
+            if run.kind == "after" and not (asked.out / f"bert-{BEFORE}-{run.seed}").is_dir():
+                parser.error(f"'after' begins with 'bert' after {BEFORE:,} steps; train that first")
             more = DECODERS.get(run.kind, {}) if run.seed == 1 and run.steps == max(every) else {}
             if all(name in run.measures["decoders"] for name in BEAM | more):
                 continue
@@ -284,7 +293,7 @@ def main() -> None:
                 run.write(name, settings, pairs)
             if run.kind == "mixture" and more:
                 run.likelihoods(pairs)
-    done = {point: [run for run in several if run.measures["decoders"]] for point, several in runs.items()}
+    done = {point: [run for run in several if "beam 4" in run.measures["decoders"]] for point, several in runs.items()}
     done = {point: several for point, several in done.items() if several}
     show(done, pairs)
     if asked.plot is not None:

@@ -145,7 +145,8 @@ class Writer:
             sum(each) / len(written) for each in ([w.score for w in written], [w.unknown for w in written])
         )
         ended = all(each.ended for each in written)
-        return WrittenText(between.join(each.text for each in written), score, ended, unknown=unknown)
+        text = between.join(each.text for each in written if each.text)
+        return WrittenText(text, score, ended, unknown=unknown)
 
     def prefix(self, task: str) -> str:
         """The text before the sources of a task."""

@@ -85,7 +85,7 @@ def _show(console: Console, document: Document, found: WrittenText, several: boo
     if found.unknown >= UNKNOWN:
         print(
             f"masquerade: this writer does not know {found.unknown:.0%} of the characters of '{document.name}'; "
-            "use one for its language.",
+            "use one that was trained on such texts.",
             file=sys.stderr,
         )
     if as_json:
