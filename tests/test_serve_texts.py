@@ -47,6 +47,12 @@ def served(folder: Path) -> Iterator[TestClient]:
         yield found
 
 
+def test_what_a_first_question_needs_is_prepared_before_the_service_is_ready(served: TestClient) -> None:
+    service: Any = served.app.state.service  # type: ignore[attr-defined]
+    tokenizer = service.models.readers["tiny"].tokenizer
+    assert "small_letters" in vars(tokenizer)
+
+
 def test_masks_are_filled(served: TestClient, folder: Path) -> None:
     reply = served.post("/v1/fill", json={"text": "北京是中国的[MASK]都 .", "top": 3}).json()
     alone = fill(load(folder / "plain"), "北京是中国的[MASK]都 .", 3)

@@ -133,6 +133,7 @@ class ServedModels:
             if reader.memory.size:  # some readers keep nothing
                 reader.memory.size, reader.recent.size = limits.memory_bytes, limits.memory_bytes // RECENT
             reader.cut = KeptWindows(reader)
+            reader.ask("Who?", "Ann and 安。")  # what a first question prepares is done before the service is ready
             yield name, reader
 
     def _open_facts(self, model: str, folder: str) -> ServedFacts:

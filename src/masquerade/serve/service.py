@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,8 +20,6 @@ from masquerade.serve.scheduler import Group, Scheduler
 from masquerade.serve.schemas import ModelInfo
 
 TOGETHER = 8  # short texts that are counted at once
-
-log = logging.getLogger(__name__)
 
 
 class Service:
@@ -81,7 +78,6 @@ class Service:
                 log_unexpected(error)
             self.status = "failed"
             self.detail = str(error) if isinstance(error, MasqueradeError) else "The models could not be loaded."
-            log.error("The models could not be loaded: %s", self.detail)
             return
         if self.status == "loading":
             self.status, self.detail = "ready", ""
