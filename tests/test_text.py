@@ -233,3 +233,7 @@ def test_a_token_in_small_letters_is_found_where_the_vocabulary_has_it(tmp_path:
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer is not None
     assert tokenizer.small_letters == [0, 1, 2, 3, 5, 5, 6, 8, 8, 9]
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nThe\n中\n中\nthe\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer is not None
+    assert len(tokenizer) == 7 and tokenizer.small_letters[4] == tokenizer.small_letters[7] == 7

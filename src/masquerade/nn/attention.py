@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -115,6 +115,9 @@ class Attention(nn.Module):
         if view.rotation is not None:
             query = view.rotation(query)
         dropout = self.dropout if self.training else 0.0
+        if isinstance(self.relation, Disentangled) and view.runs is not None:
+            mixed = self.relation.attend(query, key, value, *view.runs, (self.query, self.key), self.scale)
+            return cast(Tensor, self.output(mixed.transpose(1, 2).flatten(2)))
         if self.relation is not None:
             if isinstance(self.relation, Disentangled):
                 relative = self.relation.scores(query, key, view, self.query, self.key) * self.scale

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from masquerade.errors import LayoutError
-from masquerade.layout import Kind
+from masquerade.layout import Kind, Layout, additive, all_visible, visible
 from masquerade.nn.activations import ACTIVATIONS
 from masquerade.nn.between import Between, Flow, register
 from masquerade.nn.norms import norm
@@ -20,6 +22,8 @@ from masquerade.nn.spec import Spec
 if TYPE_CHECKING:
     from masquerade.nn.relations import View
 
+SHORTEST, MOST_RUNS = 32, 3  # rows of fewer tokens, or more runs, are computed together, pair by pair
+ROUND = 64  # projected tables grow by this many distances
 CONVOLVED = "convolved"  # the output of the convolution, between the layers before which it is made and added
 
 
@@ -38,12 +42,19 @@ class RelativeTable(nn.Module):
         """Key position minus query position, (rows or 1, q, k) → the row of each pair, (rows or 1, 1, q, k), and the
         table's vectors (2 × span, width). If the tokens are ``consecutive``, no rows are needed: the table is then that
         of all distances from the greatest to the least, (q + k − 1, width)."""
-        table: Tensor = self.table.weight
-        table = table if self.norm is None else self.norm(table)
         if consecutive:
             _, q, k = distance.shape
-            return None, table[self._rows(torch.arange(q - 1, -k, -1, device=distance.device))]
-        return self._rows(distance).unsqueeze(1), table
+            return None, self.vectors()[self._rows(torch.arange(q - 1, -k, -1, device=distance.device))]
+        return self._rows(distance).unsqueeze(1), self.vectors()
+
+    def vectors(self) -> Tensor:
+        """The table's vectors: (2 × span, width)"""
+        table: Tensor = self.table.weight
+        return table if self.norm is None else self.norm(table)
+
+    def of_distances(self, longest: int) -> Tensor:
+        """The vectors of the distances 1 − longest to longest − 1: (2 × longest − 1, width)"""
+        return self.vectors()[self._rows(torch.arange(1 - longest, longest, device=self.table.weight.device))]
 
     def _rows(self, distance: Tensor) -> Tensor:
         """The table's row for each distance; same shape."""
@@ -55,6 +66,41 @@ class RelativeTable(nn.Module):
             wide = ((ratio * (middle - 1)).ceil() + middle).long() * ahead.sign()
             ahead = torch.where(ahead.abs() <= middle, ahead, wide)
         return (ahead + self.span).clamp(0, 2 * self.span - 1)
+
+
+class Run(NamedTuple):
+    """Tokens at consecutive positions."""
+
+    begin: int  # the first token, and the one after the last
+    end: int
+    position: int  # of the first token
+
+
+@dataclass(frozen=True)
+class RowOfRuns:
+    """A row of a batch whose tokens are in a few runs, so that distances need no table of pairs."""
+
+    tokens: int  # without the padding behind them
+    runs: tuple[Run, ...]
+    span: int  # the greatest distance, and 1
+    bias: Tensor | None  # (1, tokens, tokens), the attention mask; None where all tokens see each other
+
+
+def rows_of_runs(layout: Layout) -> list[RowOfRuns]:
+    """The rows of a layout (rows, n) as runs; none at all if a row has more than a few, or sees nothing somewhere, or
+    is short."""
+    rows = []
+    for row in (layout.row(index) for index in range(layout.rows)):
+        cuts = [0, *((row.position.diff() != 1).nonzero()[:, 0] + 1).tolist(), len(row)]
+        if len(row) < SHORTEST or len(cuts) > MOST_RUNS + 1:
+            return []
+        runs = tuple(Run(begin, end, int(row.position[begin])) for begin, end in pairwise(cuts))
+        span = max(run.position + run.end - run.begin for run in runs) - min(run.position for run in runs)
+        seen = None if all_visible(row, row) else visible(row)
+        if seen is not None and not bool(seen.any(-1).all()):
+            return []
+        rows.append(RowOfRuns(len(row), runs, span, None if seen is None else additive(seen.unsqueeze(0))[0]))
+    return rows
 
 
 def diagonals(scores: Tensor) -> Tensor:
@@ -81,6 +127,12 @@ class Disentangled(nn.Module):
         self.kinds, self.heads = kinds, spec.heads
         self.dropout = nn.Dropout(spec.dropout)
         self.scale = 1 / math.sqrt(1 + len(kinds))  # all kinds of scores are summed, content against content too
+        self._projected: Projected | None = None
+
+    def train(self, mode: bool = True) -> Disentangled:
+        """Set the mode of training, which forgets the projected table."""
+        self._projected = None
+        return super().train(mode)
 
     def scores(
         self, query: Tensor, key: Tensor, view: View, content_query: nn.Linear, content_key: nn.Linear
@@ -105,9 +157,88 @@ class Disentangled(nn.Module):
             scores = scores + picked.transpose(-1, -2)
         return scores
 
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rows: Sequence[RowOfRuns],
+        table: RelativeTable,
+        content: tuple[nn.Linear, nn.Linear],
+        scale: float,
+    ) -> Tensor:
+        """Attention of rows of runs, without gradients: queries, keys and values (rows, heads, n, d) → the same shape,
+        0 at padding. Each row is computed alone: its scores then fit into the processor's cache, and nothing is
+        computed for padding. ``content`` are the projections of queries and keys."""
+        mixed = torch.zeros_like(value.transpose(1, 2)).transpose(1, 2)
+        query, projected = query * scale, self._tables(table, max(row.span for row in rows), content, scale, query.dtype)
+        for index, row in enumerate(rows):
+            here = index, slice(None), slice(row.tokens)
+            q, k = query[here], key[here].contiguous()
+            scores = q @ k.transpose(-1, -2)
+            for kind, vectors in projected.tables.items():
+                spare = projected.longest - row.span  # distances at either end that do not occur
+                by_distance = (q if kind == "c2p" else k) @ vectors[:, spare : len(vectors[0]) - spare].transpose(-1, -2)
+                _add_runs(scores, by_distance, row, kind == "p2c")
+            if row.bias is not None:
+                scores += row.bias
+            mixed[here] = scores.softmax(-1) @ value[here]
+        return mixed
+
+    def _tables(
+        self, table: RelativeTable, span: int, content: tuple[nn.Linear, nn.Linear], scale: float, dtype: torch.dtype
+    ) -> Projected:
+        """The projected vectors of all distances below ``span``, which are kept while no weight changes."""
+        query, key = self.query or content[0], self.key or content[1]
+        weights = [each for part in (table, query, key) for each in part.parameters()]
+        kept, mark = self._projected, [(each, each.data_ptr(), _version(each)) for each in weights]
+        if kept is not None and kept.longest >= span and kept.dtype == dtype and kept.of(mark):
+            return kept
+        longest = -(-span // ROUND) * ROUND
+        vectors, tables = table.of_distances(longest), dict[str, Tensor]()
+        if "c2p" in self.kinds:  # from the least distance to the greatest
+            tables["c2p"] = self._split(key(vectors)).contiguous()
+        if "p2c" in self.kinds:  # from the greatest to the least
+            tables["p2c"] = self._split(query(vectors.flip(0)) * scale).contiguous()
+        self._projected = Projected(longest, dtype, tables, mark)
+        return self._projected
+
     def _split(self, x: Tensor) -> Tensor:
         """(positions, heads × d) → (heads, positions, d)"""
         return x.view(len(x), self.heads, -1).transpose(0, 1)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A layer's projections of the vectors of all distances, each (heads, 2 × longest − 1, d)."""
+
+    longest: int
+    dtype: torch.dtype
+    tables: dict[str, Tensor]  # by the kind of scores
+    mark: list[tuple[Tensor, int, int]]  # the weights they were computed from: each one, where it is, its version
+
+    def of(self, mark: list[tuple[Tensor, int, int]]) -> bool:
+        """Whether they were computed from these weights as they are now."""
+        same = (a is b and (i, j) == (m, n) for (a, i, j), (b, m, n) in zip(self.mark, mark, strict=True))
+        return len(mark) == len(self.mark) and all(same)
+
+
+def _version(weight: Tensor) -> int:
+    """How often a weight was changed in place; not counted where it was made in inference mode."""
+    return 0 if weight.is_inference() else weight._version
+
+
+def _add_runs(scores: Tensor, by_distance: Tensor, row: RowOfRuns, of_keys: bool) -> None:
+    """Add scores of tokens and distances, (heads, n, 2 × span − 1), to those of pairs, (heads, n, n). Inside two runs
+    they are read along diagonals, without an index. Distances rise, or fall if the tokens are keys."""
+    heads, n, distances = by_distance.shape
+    for a, b in product(row.runs, row.runs):
+        size, between = (heads, a.end - a.begin, b.end - b.begin), b.position - a.position
+        if of_keys:
+            stride, offset = (n * distances, 1, distances - 1), b.begin * distances + row.span - 1 - between
+        else:
+            stride, offset = (n * distances, distances - 1, 1), a.begin * distances + row.span - 1 + between
+        scores[:, a.begin : a.end, b.begin : b.end] += by_distance.as_strided(size, stride, offset)
 
 
 class Convolution(Between):

@@ -14,7 +14,7 @@ from masquerade.layout import PADDING, Layout, additive, all_visible, mask_mod, 
 from masquerade.nn.attention import Attention, KeyValues, block_mask
 from masquerade.nn.between import Between, Flow, make_between
 from masquerade.nn.cache import Cache
-from masquerade.nn.disentangled import RelativeTable
+from masquerade.nn.disentangled import RelativeTable, rows_of_runs
 from masquerade.nn.feedforward import FeedForward
 from masquerade.nn.norms import norm
 from masquerade.nn.positions import Buckets, Rotation
@@ -191,6 +191,10 @@ class Stack(nn.Module):
             rotation = None if self.rotary_width is None else Rotation(queries.position, self.rotary_width, like.dtype)
             blocks = block_mask(mask_mod(queries, keys), queries.rows, len(queries), len(keys), like.device)
             return View(None, rotation=rotation, blocks=blocks)
+        if self.relative is not None and queries is keys and self._by_rows(like):
+            rows = rows_of_runs(queries)
+            if rows:
+                return View(None, runs=(rows, self.relative))
         view, distance, differs, rotation, consecutive = masked(queries, keys, like), None, None, None, False
         bias = view.bias
         if self.needs_distance:
@@ -206,6 +210,11 @@ class Stack(nn.Module):
         if self.relative is not None and distance is not None:
             relative = self.relative(distance, consecutive)
         return View(bias, view.blind, distance, consecutive, relative, differs, rotation)
+
+    def _by_rows(self, like: Tensor) -> bool:
+        """Whether relative positions may be scored row by row: on a CPU, without gradients or other scores of pairs."""
+        others = self.buckets is not None or self.needs_segment or self.rotary_width is not None
+        return not (others or self.training or torch.is_grad_enabled() or like.is_cuda)
 
     def _runs_flex(self, queries: Layout, keys: Layout, like: Tensor) -> bool:
         """Whether attention runs through FlexAttention. It cannot where scores get a bias or weights a dropout, nor

@@ -147,7 +147,7 @@ class Tokenizer:
     def small_letters(self) -> list[int]:
         """For each id that of the same token in small letters, if the vocabulary has it; otherwise the id itself."""
         numbers = self.backend.get_vocab()
-        spelled = self.tokens(range(len(self)))
+        spelled = self.tokens(range(max(numbers.values(), default=-1) + 1))  # more than there are, if ids are left out
         return [numbers.get(token.lower(), number) for number, token in enumerate(spelled)]
 
     def word(self, number: int) -> str:
