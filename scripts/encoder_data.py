@@ -21,10 +21,9 @@ from reading_data import articles, chance, plain
 from masquerade.data.records import read_records
 from masquerade.reading.records import QuestionRecord, find_answer, read_questions, write_questions
 
-SETS = {  # of en-train.jsonl, and how many questions of a passage are used
-    "squad-train-subset": 4, "squad1-extra": 4, "squad2-train-part": 4, "squadshifts-wiki": 4,
-    "squadshifts-amazon": 2, "squadshifts-reddit": 2, "unansq-full-context": 4, "unansq-question-joined": 2,
-    "unansq-dev-lowercase": 2, "iirc-subtext": 1, "tweetqa": 1, "qasper": 1, "policyqa-devtest": 1,
+SETS = {  # of en-train.jsonl: how many questions a passage has to have, and how many of them are used
+    "squad-train-subset": (3, 4), "squad1-extra": (3, 4), "squadshifts-wiki": (3, 4), "squadshifts-amazon": (2, 3),
+    "squadshifts-reddit": (2, 3), "unansq-full-context": (3, 4), "unansq-dev-lowercase": (3, 4),
 }  # fmt: skip
 MULTIHOP = ("hotpot-train-100.json", "2wiki-train-500.json")
 REPORTED = ("hotpot-200.json", "hotpot-pool.jsonl")
@@ -49,13 +48,14 @@ def main() -> None:
 
 
 def single(path: Path) -> Iterator[QuestionRecord]:
-    """Questions with an answer, a few of each passage."""
-    used = dict[str, int]()
+    """Questions with an answer, a few of each passage that has several: its vector is computed once for all of them."""
+    found = dict[str, list[QuestionRecord]]()
     for record in read_questions(str(path)):
-        passage, most = record.passages[0], SETS.get(record.id.split("/")[0], 0)
-        if any(record.spans) and used.get(passage, 0) < most:
-            used[passage] = used.get(passage, 0) + 1
-            yield record
+        if any(record.spans) and record.id.split("/")[0] in SETS:
+            found.setdefault(record.passages[0], []).append(record)
+    for records in found.values():
+        least, most = SETS[records[0].id.split("/")[0]]
+        yield from records[:most] if len(records) >= least else ()
 
 
 def several(folder: Path) -> Iterator[QuestionRecord]:

@@ -13,6 +13,7 @@ import json
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ import torch
 
 from masquerade.data.records import read_records
 from masquerade.documents.document import language
+from masquerade.memory.retrieval import search
 from masquerade.memory.retrieval.evaluation import has_answer
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
 from masquerade.memory.retrieval.search import POOL, combine
+from masquerade.memory.retrieval.words import sentence_terms
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
@@ -127,6 +130,7 @@ def report(
         vectors = kb.encoder.encode_queries([each.record.question for each in asked]).numpy()
         by_vectors = [kb.vectors.search(vector, POOL) for vector in vectors]
     near = list[dict[int, float]]()
+    search.sentence_terms = cache(lambda text: tuple(map(tuple, sentence_terms(text))))  # type: ignore[assignment]
     for each, words, dense in zip(asked, by_words, by_vectors, strict=True):
         stored = kb.store.passages(list(dict.fromkeys(id for id, _ in (*words, *dense))))
         near.append(kb.near(each.record.question, stored))

@@ -53,7 +53,7 @@ class EncoderTraining(FineTuning):
     candidates: int = 8  # such passages that are searched for a query; ``hard`` of them are drawn each time
     mine_every: int = 0  # steps after which the encoder itself searches them anew; 0: those of BM25 stay
     keep: float = 0.1  # cloze: how often the sentence stays in its passage
-    frozen: int = 0  # the embeddings and the first layers, as many, stay as they are, which saves time; 0: none stay
+    frozen: int = 0  # the first layers, as many, stay as they are, and so do the embeddings; 0: all learn
     dropout: float = 0.0  # attention has none, which is much faster
     length: int = 256  # tokens of a text at most
     row: int = 256
