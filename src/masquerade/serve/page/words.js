@@ -25,7 +25,7 @@ const WORDS = {
     before: "Before", now: "Now", factsRead: "Facts that were read", noFact: "no fact", show: "Show", entity: "Entity",
     model: "Model", unshared: "This text is not in the address of the page: a shared link has the question alone.",
     cited: "{n}, ", score: "score", tokenWrong: "The service refused that token.",
-    reading: "Reading the file …", theme: "Theme: ", relative: "Against the best", placed: "{unit} {n}", tokensByPass: "Tokens (pass)",
+    reading: "Reading the file …", theme: "Theme: ", relative: "Of the best", placed: "{unit} {n}", tokensByPass: "Tokens (pass)",
     memoryHint: "Fill a gap, then change a fact beside it: the answer follows the fact.", allFacts: "empty: all facts",
     "decoder.parallel": "the answer is marked in one pass", "decoder.blocks": "a few tokens in each pass",
     "decoder.autoregressive": "a token in each pass", "decoder.rerank": "the best spans are scored token by token",
