@@ -32,7 +32,7 @@ def test_the_unigram_floor_is_the_loss_of_fixed_frequencies(home: Path, tmp_path
     run.train()
     with torch.no_grad():
         before = floors.words_loss(job, loss)  # type: ignore[arg-type]
-        found = floors.floor(job, loss)  # type: ignore[arg-type]
+        found, frequencies = floors.floor(job, loss)  # type: ignore[arg-type]
         after = floors.words_loss(job, loss)  # type: ignore[arg-type]
     text = floors.text_counts(job)  # type: ignore[arg-type]
     own = floors.label_counts(job, 31)  # type: ignore[arg-type]
@@ -46,6 +46,26 @@ def test_the_unigram_floor_is_the_loss_of_fixed_frequencies(home: Path, tmp_path
     assert found == pytest.approx(min(expected), abs=1e-4)
     assert after == before, "the network predicts by itself again"
     assert 2.0 < found < np.log(31)
+    assert -np.log(frequencies[held]).mean() == pytest.approx(found, abs=1e-4)
+
+
+def test_copying_what_is_shown_lowers_the_floor_of_bert_and_of_no_queries(home: Path, tmp_path: Path) -> None:
+    gains = {}
+    for name in ("mlm", "xlnet", "next"):
+        run = Run(recipe(home, tmp_path / name, f"objective={name}", 'model.positions=["transformer-xl"]'))
+        rows, flat = run.job.held_out, np.full(31, 1 / 31)  # type: ignore[attr-defined]
+        gains[name] = floors.copying(run.job, run.bare.eval(), rows, flat)  # type: ignore[arg-type]
+        if name == "mlm":
+            mask = run.job.objective.vocabulary.mask  # type: ignore[attr-defined]
+            layouts = [example.layout for row in rows for example in row]
+            shown = np.concatenate([each.ids[each.label != IGNORE].numpy() for each in layouts])
+            label = np.concatenate([each.label[each.label != IGNORE].numpy() for each in layouts])
+            seen = shown != mask
+            same = (shown == label)[seen].mean()
+            sure = [c for c in np.arange(0, 1, 0.001) if c < 1]
+            share = [same * np.log(c + (1 - c) / 31) + (1 - same) * np.log((1 - c) / 31) + np.log(31) for c in sure]
+            assert gains[name] == pytest.approx(seen.mean() * max(share), abs=1e-3)
+    assert gains["mlm"] > 0.05 and gains["xlnet"] == 0 and gains["next"] < 0.01
 
 
 def test_a_row_is_measured_with_its_five_grams_and_its_curve(home: Path, tmp_path: Path) -> None:
