@@ -3,13 +3,11 @@
     python scripts/select_questions.py DATA
 
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
-(--count 7000; 9000 from the fourth part on) and DATA/zh-made.jsonl (--count 4000; 8000 for the second), and those of
-scripts/structured_questions.py as DATA/en-structured.jsonl (--count 1600; 3000) and DATA/zh-structured.jsonl
-(--language zh --count 2000). Writes DATA/en-first.jsonl for the full mask, DATA/en-third.jsonl to go on with there,
-DATA/en-fourth.jsonl, which has nearly all that there is, and DATA/en-fifth.jsonl, half without an answer;
-DATA/en-second.jsonl for the shared passage; DATA/en-cased.jsonl for a start that tells capitals from small letters;
-DATA/zh-first.jsonl, and DATA/zh-second.jsonl to go on with there. Long
-passages are left out, because they cost the most.
+(--count 9000) and DATA/zh-made.jsonl (--count 4000; 8000 for the second part), and those of
+scripts/structured_questions.py as DATA/en-structured.jsonl (--count 3000) and DATA/zh-structured.jsonl (--language zh
+--count 2000). Writes DATA/en-selected.jsonl for the full mask, DATA/en-shared.jsonl for the shared passage;
+DATA/zh-first.jsonl, and DATA/zh-second.jsonl to go on with there. Long passages are left out, because they cost the
+most.
 """
 
 from __future__ import annotations
@@ -39,7 +37,13 @@ OTHERS = {  # questions of other fields
     "molweni-test": 200,
     "qasper": 200,
 }
-CASED = {"squad-train-subset": 900, "squad1-extra": 900, "squadshifts-wiki": 1100, "unansq": LONGEST, "squad2": 1100}
+CHOSEN = {  # the longest passages that are taken whole, by the beginning of the source's name
+    "squad-train-subset": 900,
+    "squad1-extra": 900,
+    "squadshifts-wiki": 1100,
+    "unansq": LONGEST,
+    "squad2": 1100,
+}
 WORD = re.compile(r"[^\W_]+")
 INSIDE = re.compile(r"(?<=[^\s.?!:\"”] )[^\W_]+")  # words that do not begin a sentence
 
@@ -105,12 +109,12 @@ def in_any_case(record: QuestionRecord, rng: random.Random) -> QuestionRecord:
     return replace(record, question=record.question.lower()) if draw < 0.2 else record
 
 
-def english_cased(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
+def english_selected(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
     """The questions of one pass: all of Wikipedia that are not too long, the human-written ones without an answer one
     and a half times, and some of other fields."""
     rng, sources, found = random.Random(17), by_source(records), Questions()
     for name, questions in sources.items():
-        longest = next((length for start, length in CASED.items() if name.startswith(start)), 0)
+        longest = next((length for start, length in CHOSEN.items() if name.startswith(start)), 0)
         found += [record for record in questions if len(record.passages[0]) <= longest]
     refused = [record for record in found if record.id.split("/")[0] in REFUSED]
     found += [replace(record, id=f"again/{record.id}") for record in rng.sample(refused, len(refused) // 2)]
@@ -121,58 +125,28 @@ def english_cased(records: Sequence[QuestionRecord], made: Questions, structured
     return [in_any_case(record, rng) for record in found]
 
 
-def english(data: Path) -> None:
-    """The first part is for the full mask, one pass: SQuAD's articles, all human-written questions without an answer,
-    and other fields. Every question is an example of its own there, so passages are not chosen whole."""
-    records, made, rng = (
-        read_questions(str(data / "en-train.jsonl")),
-        read_questions(str(data / "en-made.jsonl")),
-        random.Random(7),
-    )
-    sources, first = by_source(records), Questions()
+def english_shared(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
+    """Whole passages, those with most questions first, because their questions share an encoding."""
+    rng, sources, found = random.Random(7), by_source(records), Questions()
     for name in REFUSED:
-        first += [record for record in sources[name] if len(record.passages[0]) <= 1000]
-    for name in ("squad-train-subset", "squad1-extra", "squadshifts-wiki"):
-        first += [record for record in sources[name] if len(record.passages[0]) <= 800]
-    for name, count in OTHERS.items():
-        first += take(sources[name], count, rng, 800)
-    first += without_answers(made, first, 2200, rng)
-    write(first, data / "en-first.jsonl")
-    second = Questions()  # whole passages, because their questions share an encoding
-    for name in REFUSED:
-        second += [record for record in sources[name] if len(record.passages[0]) <= 900]
+        found += [record for record in sources[name] if len(record.passages[0]) <= 900]
     groups = by_passage([each for name in ("squad-train-subset", "squad1-extra") for each in sources[name]], rng)
     groups = sorted((group for group in groups if len(group[0].passages[0]) <= 900), key=lambda group: -len(group))
-    most = len(second) + 4000
+    most = len(found) + 4000
     for group in groups:
-        if len(second) < most:
-            second += group
-    second += take(sources["squadshifts-wiki"], 1200, rng)
+        if len(found) < most:
+            found += group
+    found += take(sources["squadshifts-wiki"], 1200, rng)
     for name, count in OTHERS.items():
-        second += take(sources[name], count // 2, rng, 800)
-    second += without_answers(made, second, 900, rng)
-    second += read_questions(str(data / "en-structured.jsonl"))
-    write(second, data / "en-second.jsonl")
-    rng, parts = random.Random(5), by_source(second)
-    refused = [record for record in second if record.id.split("/")[0] in REFUSED]
-    others = [
-        record for record in second if record.id.startswith(("squad-train-subset", "squad1-extra", "squadshifts"))
-    ]
-    write(parts["structured-en"] + rng.sample(refused, 1500) + rng.sample(others, 900), data / "en-third.jsonl")
-    every = [record for record in records if len(record.passages[0]) <= LONGEST]
-    every += [record for record in every if record.id.split("/")[0] in REFUSED]  # each of these is read twice
-    random.Random(11).shuffle(every)
-    every += without_answers(made, every, 4500, random.Random(11)) + read_questions(str(data / "en-structured.jsonl"))
-    write(every, data / "en-fourth.jsonl")
-    rng = random.Random(13)
-    refused = [record for record in records if record.id.split("/")[0] in REFUSED]
-    others = [
-        record for record in records if record.id.startswith(("squad", "iirc")) and len(record.passages[0]) <= LONGEST
-    ]
-    last = refused + rng.sample(refused, len(refused) // 2) + rng.sample(others, 5000)
-    last += rng.sample(read_questions(str(data / "en-structured.jsonl")), 1500)
-    write(last + without_answers(made, last, 2000, rng), data / "en-fifth.jsonl")
-    write(english_cased(records, made, read_questions(str(data / "en-structured.jsonl"))), data / "en-cased.jsonl")
+        found += take(sources[name], count // 2, rng, 800)
+    return found + without_answers(made, found, 900, rng) + structured
+
+
+def english(data: Path) -> None:
+    """The questions of the reader that comes with Masquerade, and of one that shares passages."""
+    parts = [read_questions(str(data / f"en-{name}.jsonl")) for name in ("train", "made", "structured")]
+    write(english_selected(*parts), data / "en-selected.jsonl")
+    write(english_shared(*parts), data / "en-shared.jsonl")
 
 
 def chinese(data: Path) -> None:
