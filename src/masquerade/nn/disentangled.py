@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -171,15 +171,13 @@ class Disentangled(nn.Module):
         0 at padding. Each row is computed alone: its scores then fit into the processor's cache, and nothing is
         computed for padding. ``content`` are the projections of queries and keys."""
         mixed = torch.zeros_like(value.transpose(1, 2)).transpose(1, 2)
-        query, projected = query * scale, self._tables(table, max(row.span for row in rows), content, scale, query.dtype)
+        span = max(row.span for row in rows)
+        query, projected = query * scale, self._tables(table, span, content, scale, query.dtype)
         for index, row in enumerate(rows):
             here = index, slice(None), slice(row.tokens)
             q, k = query[here], key[here].contiguous()
             scores = q @ k.transpose(-1, -2)
-            for kind, vectors in projected.tables.items():
-                spare = projected.longest - row.span  # distances at either end that do not occur
-                by_distance = (q if kind == "c2p" else k) @ vectors[:, spare : len(vectors[0]) - spare].transpose(-1, -2)
-                _add_runs(scores, by_distance, row, kind == "p2c")
+            projected.add(scores, row, q, k)
             if row.bias is not None:
                 scores += row.bias
             mixed[here] = scores.softmax(-1) @ value[here]
@@ -196,10 +194,10 @@ class Disentangled(nn.Module):
             return kept
         longest = -(-span // ROUND) * ROUND
         vectors, tables = table.of_distances(longest), dict[str, Tensor]()
-        if "c2p" in self.kinds:  # from the least distance to the greatest
-            tables["c2p"] = self._split(key(vectors)).contiguous()
-        if "p2c" in self.kinds:  # from the greatest to the least
-            tables["p2c"] = self._split(query(vectors.flip(0)) * scale).contiguous()
+        if "c2p" in self.kinds:  # seen from the query: from the least distance to the greatest
+            tables["c2p"] = self._split(key(vectors)).transpose(-1, -2).contiguous()
+        if "p2c" in self.kinds:  # seen from the key: the other way round
+            tables["p2c"] = self._split(query(vectors.flip(0)) * scale).transpose(-1, -2).contiguous()
         self._projected = Projected(longest, dtype, tables, mark)
         return self._projected
 
@@ -210,35 +208,41 @@ class Disentangled(nn.Module):
 
 @dataclass(frozen=True)
 class Projected:
-    """A layer's projections of the vectors of all distances, each (heads, 2 × longest − 1, d)."""
+    """A layer's projections of the vectors of all distances, each (heads, d, 2 × longest − 1)."""
 
     longest: int
     dtype: torch.dtype
     tables: dict[str, Tensor]  # by the kind of scores
-    mark: list[tuple[Tensor, int, int]]  # the weights they were computed from: each one, where it is, its version
+    mark: Sequence[tuple[Tensor, int, int]]  # the weights they were computed from: each one, where it is, its version
 
-    def of(self, mark: list[tuple[Tensor, int, int]]) -> bool:
+    def of(self, mark: Sequence[tuple[Tensor, int, int]]) -> bool:
         """Whether they were computed from these weights as they are now."""
         same = (a is b and (i, j) == (m, n) for (a, i, j), (b, m, n) in zip(self.mark, mark, strict=True))
         return len(mark) == len(self.mark) and all(same)
+
+    def add(self, scores: Tensor, row: RowOfRuns, query: Tensor, key: Tensor) -> None:
+        """Add the scores of relative positions of queries and keys (heads, n, d) to those of pairs, (heads, n, n). The
+        tokens of a run are scored against all distances that occur, and the scores of their pairs with another run are
+        read along diagonals, without an index."""
+        heads, least = len(scores), min(run.position for run in row.runs)
+        for kind, table in self.tables.items():
+            for own in row.runs:
+                size = own.end - own.begin
+                first, distances = self.longest - size - (own.position - least), row.span + size - 1
+                content = (query if kind == "c2p" else key)[:, own.begin : own.end]
+                by_distance = content @ table[:, :, first : first + distances]
+                for other in row.runs:
+                    shape, strides = (heads, size, other.end - other.begin), (size * distances, distances - 1, 1)
+                    found = by_distance.as_strided(shape, strides, other.position - least + size - 1)
+                    if kind == "c2p":
+                        scores[:, own.begin : own.end, other.begin : other.end] += found
+                    else:
+                        scores[:, other.begin : other.end, own.begin : own.end] += found.transpose(-1, -2)
 
 
 def _version(weight: Tensor) -> int:
     """How often a weight was changed in place; not counted where it was made in inference mode."""
     return 0 if weight.is_inference() else weight._version
-
-
-def _add_runs(scores: Tensor, by_distance: Tensor, row: RowOfRuns, of_keys: bool) -> None:
-    """Add scores of tokens and distances, (heads, n, 2 × span − 1), to those of pairs, (heads, n, n). Inside two runs
-    they are read along diagonals, without an index. Distances rise, or fall if the tokens are keys."""
-    heads, n, distances = by_distance.shape
-    for a, b in product(row.runs, row.runs):
-        size, between = (heads, a.end - a.begin, b.end - b.begin), b.position - a.position
-        if of_keys:
-            stride, offset = (n * distances, 1, distances - 1), b.begin * distances + row.span - 1 - between
-        else:
-            stride, offset = (n * distances, distances - 1, 1), a.begin * distances + row.span - 1 + between
-        scores[:, a.begin : a.end, b.begin : b.end] += by_distance.as_strided(size, stride, offset)
 
 
 class Convolution(Between):

@@ -28,10 +28,10 @@ class View:
     consecutive: bool = False  # whether the queries are the last keys, and distances those of their places in the row
     relative: tuple[Tensor | None, Tensor] | None = None  # DeBERTa: each pair's row (rows or 1, 1, q, k) of a table
     # (positions, width); where tokens are consecutive, no rows, but the table has a row a distance, in falling order
-    runs: tuple[Sequence[RowOfRuns], RelativeTable] | None = None  # DeBERTa without gradients: the rows, instead of bias
     differs: Tensor | None = None  # bool (rows, q, k), whether the segments differ, if a scheme needs it
     rotation: Rotation | None = None  # of this pass's queries and keys, with rotary positions
     blocks: BlockMask | None = None  # the mask for FlexAttention, instead of bias and blind
+    runs: tuple[Sequence[RowOfRuns], RelativeTable] | None = None  # DeBERTa without gradients, instead of bias
 
     @cached_property
     def extremes(self) -> tuple[int, int]:
