@@ -1,20 +1,23 @@
-"""How fast is the reader: in one pass, on remembered passages, word by word, beside transformers' extractive head?
+"""How fast is the reader, beside transformers, ONNX Runtime and OpenVINO with the same encoder in float32?
 
-    python benchmarks/reading.py --model READER --data SQUAD.json [--questions 64] [--single 8] [--rounds 5]
+    python benchmarks/reading.py --model READER --data SQUAD.json [--questions 40] [--single 8] [--rounds 5]
 
-  cold          Masquerade's reader; each passage is new to it, and is read once for all its questions
+  cold          Masquerade's reader; each passage is new to it
   remembered    the same, passages having been read before (``Reader.remember``, which is not timed)
-  greedy        the same weights writing the answer word by word, with a cache
-  beam          … by beam search, 4 beams
-  uncached      … and running everything again for each word, as the sources do
-  transformers  BertForQuestionAnswering with the same encoder and a head by chance; sdpa attention, rows of like length
-                together, as many tokens at once as the reader has, the best of all spans without a loop
+  beam          the same weights writing the answer token by token, 4 beams, with a cache
+  transformers  its model for question answering, with the reader's encoder and pointer head
+  onnxruntime   that model, exported by torch.onnx
+  openvino      the same file, in float32 (INFERENCE_PRECISION_HINT), not in the bfloat16 that it would choose
 
 All start from texts and end with texts: tokenizing, the network, the search, and cutting the answer out of the passage
-are timed; loading is not. The first questions of the file are asked as it has them, several of a passage; *together* in
-one call, *one by one* in a call each. Written answers have to be spans of the passage, as all others are. Each of the
-two libraries is a process of its own; all ways take turns, so that only one computes at a time and all meet the same
-weather. Speeds and ratios are medians over the rounds, with quartiles.
+are timed; loading is not. The first questions of the file are asked; *together* in one call, *one by one* in a call
+each. The reader's input has the slots of an answer in it and the others' has not; their answer is the best span of the
+pointers, the reader's that of all its heads. The other engines get rows of like length together, and as many tokens at
+once as was fastest for each of them in a trial with all questions (BATCHES).
+
+Each engine is a process of its own. All ways take turns, so that only one computes at a time; speeds and ratios are
+medians over the rounds, with quartiles. onnxruntime, openvino, onnx and onnxscript are not among this package's
+dependencies: --engines-python names a Python that has them, torch and transformers.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from typing import Any
 
 from families import QUIET, SECONDS, TRIES, Worker, wait_for_quiet
 from machine import machine
-from reading_engines import questions, save_encoder
+from reading_engines import prepare
 from rich.console import Console
 from rich.progress import Progress
 
@@ -40,33 +43,42 @@ ENGINE = Path(__file__).parent / "reading_engines.py"
 TITLES = {
     "cold": "reader, new passages",
     "remembered": "reader, remembered passages",
-    "greedy": "word by word, greedy, cached",
-    "beam": "word by word, 4 beams, cached",
-    "uncached": "word by word, 4 beams, uncached (the sources)",
-    "transformers": "transformers, extractive head",
+    "beam": "token by token, 4 beams",
+    "transformers": "transformers",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
 }
-RIVALS = {"transformers": "× transformers", "uncached": "× the sources"}  # what the others are compared with
-SAME = (("cold", "remembered"), ("beam", "uncached"))  # who has to give the same answers
-AGREED = 0.95  # … but for this share of them, which rounding may change
+OTHERS = ("transformers", "onnxruntime", "openvino")  # each an engine of its own; the other ways are of "ours"
+BATCHES = (1, 512, 1024, 2048, 4096)  # tokens of a batch that are tried for the other engines; 1: a row at a time
+SAME = (("cold", "remembered"), ("transformers", "onnxruntime"), ("transformers", "openvino"))  # equal answers
+AGREED = 0.97  # … but for this share of them, which rounding may change
 
 
 class Engine(Worker):
-    """One library in a process of its own."""
+    """An engine in a process of its own."""
 
     def __init__(self, engine: str, chosen: argparse.Namespace, folder: str) -> None:
-        threads = str(chosen.threads)
-        quiet = os.environ | {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-        quiet |= {"RAYON_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}  # tokenizers have threads of their own
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it lives as long as the worker)
-        words = [engine, chosen.model, folder, chosen.data, str(chosen.questions), threads]
         self.process = subprocess.Popen(
-            [sys.executable, str(ENGINE), *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=quiet,
+            command(engine, chosen, folder),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment(chosen),
         )  # fmt: skip
         self.clock, self.attention = chosen.clock, self._answer()
 
 
 Orders = dict[str, tuple[Worker, dict[str, Any]]]  # by way: who does it, and what it is told
+
+
+def command(engine: str, chosen: argparse.Namespace, folder: str) -> list[str]:
+    """What starts an engine."""
+    python = sys.executable if engine == "ours" else chosen.engines_python
+    return [python, str(ENGINE), engine, chosen.model, folder, str(chosen.threads)]
+
+
+def environment(chosen: argparse.Namespace) -> dict[str, str]:
+    """The environment of an engine. Tokenizers have threads of their own."""
+    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return os.environ | quiet | {"RAYON_NUM_THREADS": str(chosen.threads), "OMP_NUM_THREADS": str(chosen.threads)}
 
 
 def check(orders: Orders, folder: str) -> dict[str, float]:
@@ -81,10 +93,19 @@ def check(orders: Orders, folder: str) -> dict[str, float]:
     for one, other in SAME:
         if one in said and other in said:
             equal = sum(a == b for a, b in zip(said[one], said[other], strict=True))
-            shares[f"{one} and {other}"] = share = equal / len(said[one])
+            shares[f"{TITLES[one]} and {TITLES[other]}"] = share = equal / len(said[one])
             if share < AGREED:
                 sys.exit(f"Not comparable: '{one}' and '{other}' give the same answer to {share:.0%} of the questions.")
     return shares
+
+
+def best_batch(worker: Worker, order: dict[str, Any]) -> int:
+    """The number of tokens of a batch with which an engine is fastest."""
+    taken = {}
+    for tokens in BATCHES:
+        worker.ask(**order | {"tokens": tokens})
+        taken[tokens] = worker.ask(**order | {"tokens": tokens})[0]
+    return min(taken, key=lambda tokens: taken[tokens])
 
 
 def measure(orders: Orders, rounds: int) -> dict[str, Any]:
@@ -104,8 +125,8 @@ def measure(orders: Orders, rounds: int) -> dict[str, Any]:
     kept = sorted(tried, key=lambda each: each["others"])[:rounds]
     ways = {}
     for way, (_, order) in orders.items():
-        ways[way] = {"speed": spread([order["count"] / each[way] for each in kept])}
-        ways[way] |= {rival: spread([each[rival] / each[way] for each in kept]) for rival in RIVALS if rival in orders}
+        ways[way] = {"speed": spread([order["count"] / each[way] for each in kept]), "batch": order["tokens"]}
+        ways[way] |= {other: spread([each[other] / each[way] for each in kept]) for other in OTHERS if other in orders}
     noise = {"others": max(each["others"] for each in kept), "dropped": len(tried) - len(kept)}
     return {"ways": ways, **noise}
 
@@ -116,48 +137,53 @@ def spread(values: list[float]) -> tuple[float, float, float]:
     return median(values), low, high
 
 
-def run(chosen: argparse.Namespace, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def run(chosen: argparse.Namespace, folder: str, progress: Callable[[str], None]) -> list[dict[str, Any]]:
     """Both settings, all ways."""
     results: list[dict[str, Any]] = []
     ways = chosen.only.split(",")
-    with tempfile.TemporaryDirectory() as folder:
-        workers: dict[str, Worker] = {"ours": Engine("ours", chosen, folder)}
-        if "transformers" in ways:
-            save_encoder(chosen.model, folder)
-            workers["theirs"] = Engine("theirs", chosen, folder)
-        for name, count, together in (("together", chosen.questions, True), ("one by one", chosen.single, False)):
-            if not count:
-                continue
-            progress(name)
-            orders: Orders = {
-                way: (workers["theirs" if way == "transformers" else "ours"],
-                      {"way": way, "count": count, "together": together})
-                for way in ways
-            }  # fmt: skip
-            shares = check(orders, folder)
-            results.append({"setting": name, "questions": count, "same": shares, **measure(orders, chosen.rounds)})
-            if chosen.json:
-                chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
-        for worker in workers.values():
-            worker.stop()
+    if {"onnxruntime", "openvino"} & set(ways):
+        progress("export")
+        subprocess.run(
+            command("export", chosen, folder), check=True, stdout=subprocess.DEVNULL, env=environment(chosen)
+        )
+    engines = {way if way in OTHERS else "ours" for way in ways}
+    workers: dict[str, Worker] = {engine: Engine(engine, chosen, folder) for engine in engines}
+    for name, count, together in (("together", chosen.questions, True), ("one by one", chosen.single, False)):
+        if not count:
+            continue
+        orders: Orders = {}
+        for way in ways:
+            progress(f"{name}: {way}")
+            worker, order = workers[way if way in OTHERS else "ours"], {"way": way, "count": count, "tokens": 1}
+            order |= {"together": together}
+            orders[way] = worker, order | {"tokens": best_batch(worker, order) if way in OTHERS and together else 1}
+        shares = check(orders, folder)
+        progress(name)
+        results.append({"setting": name, "questions": count, "same": shares, **measure(orders, chosen.rounds)})
+        if chosen.json:
+            chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    for worker in workers.values():
+        worker.stop()
     return results
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Questions a second, and how many times as many as the rivals', in Markdown. A star: there were not enough quiet
-    rounds."""
-    rivals = {rival: title for rival, title in RIVALS.items() if rival in results[0]["ways"]}
+    """Questions a second, and how many times as many as the other engines', in Markdown. A star: there were not enough
+    quiet rounds."""
     lines = []
     for each in results:
+        others = [way for way in each["ways"] if way in OTHERS]
         star = "*" if each["others"] > QUIET else ""
         counted = f"{each['questions']} question{'s' * (each['questions'] > 1)} {each['setting']}"
-        head = [counted, f"questions/s{star}", *rivals.values()]
+        head = [counted, f"questions/s{star}", *(f"× {TITLES[other]}" for other in others)]
         lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for way, found in each["ways"].items():
             cells = [TITLES[way], shown(*found["speed"], digits=1)]
-            cells += ["" if rival == way else shown(*found[rival], digits=2) for rival in rivals]
+            cells += ["" if other == way else shown(*found[other], digits=2) for other in others]
             lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", *(f"The same answers, {pair}: {share:.1%}." for pair, share in each["same"].items())]
+        batches = ", ".join(f"{TITLES[way]} {each['ways'][way]['batch']}" for way in others)
+        lines += ["", f"Tokens of a batch: {batches}."] if others and each["setting"] == "together" else [""]
+        lines += [f"The same answers, {pair}: {share:.1%}." for pair, share in each["same"].items()]
     return "\n".join(lines[1:])
 
 
@@ -170,11 +196,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a reader's folder, or a run's")
     parser.add_argument("--data", required=True, help="questions in SQuAD's format, or any that the reader takes")
-    parser.add_argument("--questions", type=int, default=64, help="how many are asked together")
+    parser.add_argument("--questions", type=int, default=40, help="how many are asked together")
     parser.add_argument("--single", type=int, default=8, help="how many are asked one by one; 0: leave that out")
     parser.add_argument("--only", default=",".join(TITLES), help="ways, with commas between them")
     parser.add_argument("--rounds", type=int, default=5, help="how often all ways take turns")
     parser.add_argument("--threads", type=int, default=2, help="of each process")
+    parser.add_argument("--engines-python", default=sys.executable, help="the Python that runs the other engines")
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu, with 1 thread, where other programs run too"
     )
@@ -182,15 +209,14 @@ def main() -> None:
     chosen = parser.parse_args()
     if unknown := set(chosen.only.split(",")) - set(TITLES):
         parser.error(f"there is no way '{min(unknown)}'; choose from {', '.join(TITLES)}")
-    pairs = questions(chosen.data, chosen.questions)
-    chosen.questions, chosen.single = len(pairs), min(chosen.single, len(pairs))
+    with tempfile.TemporaryDirectory() as folder, Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("starting", total=None)
+        pairs = prepare(chosen.model, chosen.data, chosen.questions, folder)
+        chosen.questions, chosen.single = len(pairs), min(chosen.single, len(pairs))
+        results = run(chosen, folder, lambda what: progress.update(task, description=what))
     passages = {passage for _, passage in pairs}
-    console = Console(stderr=True)
-    with Progress(console=console) as progress:
-        task = progress.add_task("starting", total=2)
-        results = run(chosen, lambda what: progress.update(task, advance=1, description=what))
     print(f"{len(pairs)} questions of {len(passages)} passages, {sum(map(len, passages)) / len(passages):,.0f} "
-          f"characters each; {chosen.threads} threads, {chosen.rounds} rounds.\n")  # fmt: skip
+          f"characters each; {chosen.threads} threads, {chosen.clock} clock, {chosen.rounds} rounds.\n")  # fmt: skip
     print(machine())
     print(table(results))
 

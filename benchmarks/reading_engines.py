@@ -1,6 +1,10 @@
 """What answers in the reading benchmark; run by reading.py, one process each.
 
-python benchmarks/reading_engines.py ours FOLDER DATA QUESTIONS THREADS
+    python benchmarks/reading_engines.py ours READER FOLDER THREADS
+    python benchmarks/reading_engines.py export | transformers | onnxruntime | openvino READER FOLDER THREADS
+
+FOLDER has the reader's encoder and span head as the reference library reads them, and the questions. Only "ours" needs
+this package; the other engines may run in another environment.
 """
 
 from __future__ import annotations
@@ -10,167 +14,197 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 Pair = tuple[str, str]  # a question and its passage
-Answerer = Callable[[Sequence[Pair], str], list[str]]  # … and how they are answered
-SLOTS = 16  # tokens of an answer at most, where the reader does not say so itself
+Answerer = Callable[[Sequence[Pair], str, int], list[str]]  # how questions are answered: way, and tokens of a batch
+Network = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor]]  # inputs → logits of first and last token, (rows, n)
+QUESTIONS, ONNX, TYPES = "questions.json", "model.onnx", "token_type_ids"
 
 
-def questions(data: str, count: int) -> list[Pair]:
-    """The first questions of a file that have one passage, as they stand there: those of a passage together."""
+def prepare(source: str, data: str, count: int, folder: str) -> list[Pair]:
+    """Write a reader's encoder and span head, and the first questions of a file that have one passage; returns these
+    questions."""
+    from masquerade.checkpoints.folders import save
+    from masquerade.nn.model import Model
+    from masquerade.reading.reader import Reader
     from masquerade.reading.records import read_questions
 
-    records = [record for record in read_questions(data) if len(record.passages) == 1]
-    return [(record.question, record.passages[0]) for record in records[:count]]
-
-
-def save_encoder(source: str, folder: str) -> None:
-    """The encoder of a reader as a BERT that the reference library reads."""
-    from dataclasses import replace
-
-    import masquerade
-    from masquerade import checkpoint
-
-    reader = masquerade.load(source)
-    spec = replace(reader.spec, family="bert", between={}, outputs=(), spare=())
-    encoder = masquerade.Model(spec, reader.tokenizer)
-    weights = reader.state_dict()
+    reader = Reader.load(source)
+    spec = replace(reader.model.spec, family=family_of(reader.model.spec), between={}, outputs=("span",), spare=())
+    encoder, weights = Model(spec, reader.tokenizer), reader.model.state_dict()
     encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
-    checkpoint.save(encoder, folder)
+    save(encoder, folder)
+    records = [record for record in read_questions(data) if len(record.passages) == 1][:count]
+    pairs = [(record.question, record.passages[0]) for record in records]
+    given = {"pairs": pairs, "longest": reader.layout.longest_answer}
+    (Path(folder) / QUESTIONS).write_text(json.dumps(given, ensure_ascii=False), encoding="utf-8")
+    return pairs
+
+
+def family_of(spec: Any) -> str:
+    """The published family of an encoder; that of a reader is found by its parts."""
+    if spec.family != "masquerade":
+        return str(spec.family)
+    if "disentangled" in spec.positions:
+        return "deberta-v2"
+    return "ernie" if spec.tasks else "roberta" if spec.position_offset else "bert"
 
 
 def ours(source: str, folder: str) -> Answerer:
-    """Masquerade's reader: in one pass, with passages new or remembered; and the same weights, written word by word."""
-    import masquerade
-    from masquerade.decoding.autoregressive import Greedy
-    from masquerade.decoding.beam import Beam
-    from masquerade.decoding.constraints import SpanOf
-    from masquerade.decoding.loop import DecodingTask, Session, write
-    from masquerade.reading.decoders import BEAMS, CopySession
+    """Masquerade's reader: passages new or remembered, and the answer written token by token by the same weights."""
     from masquerade.reading.reader import Reader
 
-    class Writer(Reader):
-        """The reader, whose answers are written by a method, with or without a cache. They are spans, as all are."""
-
-        def writes(self, method: Any, cached: bool) -> Writer:
-            self.method, self.cached = method, cached
-            return self
-
-        def _written(self, batch: Sequence[list[Any]], n_best: int, decoder: str, free: bool) -> Iterator[Any]:
-            asks, words = [ask for part in batch for ask in part], self.settings.written.get("words", 0.0)
-            canvas, limits = (
-                self.layout.canvas([(ask.ids, ask.window.ids) for ask in asks]),
-                [self.layout.slots] * len(asks),
-            )
-            spans = [SpanOf(ask.window.ids) for ask in asks]
-            session = (
-                CopySession(self.model, canvas, self.cached, self.layout, words)
-                if words < 1
-                else Session(self.model, canvas, self.cached)
-            )
-            task = DecodingTask(session, self.layout.sep, limits, least=1, constraints=spans)
-            writing = self.method.start(task)
-            for _ in write(task.session, writing):
-                pass
-            for ask, texts in zip(asks, writing.results(), strict=True):
-                yield ask, [ask.text_of(tuple(each.ids), math.exp(each.score), self.tokenizer) for each in texts], 0.0
-
-    model, beam = masquerade.load(source), Beam(BEAMS, length_penalty=0.0)
-    readers = {
-        "cold": Reader(model),
-        "remembered": Reader(model, memory=2**33),
-        "greedy": Writer(model).writes(Greedy(), True),
-        "beam": Writer(model).writes(beam, True),
-        "uncached": Writer(model).writes(beam, False),
-    }
+    model = Reader.load(source).model
+    cold, remembering = Reader(model, memory=0), Reader(model, memory=2**33)
 
     @cache
     def remember(passages: tuple[str, ...]) -> None:
-        readers["remembered"].remember(list(passages))
+        remembering.remember(list(passages))
 
-    def answer(pairs: Sequence[Pair], way: str) -> list[str]:
+    def answer(pairs: Sequence[Pair], way: str, tokens: int) -> list[str]:
         if way == "remembered":
             remember(tuple(dict.fromkeys(passage for _, passage in pairs)))
-        decoder = "autoregressive" if isinstance(readers[way], Writer) else "parallel"
-        return [found.text for found in readers[way].ask_many(pairs, decoder=decoder)]
+            return [found.text for found in remembering.ask_many(pairs, threshold=0.0)]
+        cold.__dict__.pop("cut", None)  # the tokens of the last passages, which are new here
+        decoder = "autoregressive" if way == "beam" else "parallel"
+        return [found.text for found in cold.ask_many(pairs, decoder=decoder, threshold=0.0)]
 
     return answer
 
 
-def theirs(source: str, folder: str) -> Answerer:
-    """transformers' extractive head on the same encoder: a first and a last word, whichever two are best together.
+def extractive(folder: str, network: Network) -> Answerer:
+    """The usual way: windows of question and passage in batches of like length, then the best of all spans, found
+    without a loop."""
+    from transformers import AutoConfig, AutoTokenizer
 
-    It gets what ours has: rows of like length in a batch, as many tokens at once, and a search without a loop.
-    """
-    import transformers
+    tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    room, longest = config.max_position_embeddings, json.loads((Path(folder) / QUESTIONS).read_text())["longest"]
 
-    from masquerade.reading.reader import TOKENS
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.BertForQuestionAnswering.from_pretrained(folder, attn_implementation="sdpa").eval()
-    longest = model.config.max_position_embeddings
-
-    def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []
         for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-            if batch and (len(batch) + 1) * lengths[index] > TOKENS:
+            if batch and (len(batch) + 1) * lengths[index] > tokens:
                 yield batch
                 batch = []
             batch.append(index)
         if batch:
             yield batch
 
-    def answer(pairs: Sequence[Pair], way: str) -> list[str]:
+    def answer(pairs: Sequence[Pair], way: str, tokens: int) -> list[str]:
         coded = tokenizer(
             [question for question, _ in pairs], [passage for _, passage in pairs], truncation="only_second",
-            max_length=longest, stride=longest // 4, return_overflowing_tokens=True, return_offsets_mapping=True,
+            max_length=room, stride=room // 4, return_overflowing_tokens=True, return_offsets_mapping=True,
             return_token_type_ids=True,
         )  # fmt: skip
         owner, places = coded.pop("overflow_to_sample_mapping"), coded.pop("offset_mapping")
         lengths = [len(ids) for ids in coded["input_ids"]]
         best = [(-math.inf, "")] * len(pairs)
-        for batch in batches(lengths):
+        for batch in batches(lengths, tokens):
             rows = tokenizer.pad({name: [coded[name][i] for i in batch] for name in coded}, return_tensors="pt")
-            with torch.inference_mode():
-                said = model(**rows)
-            end = torch.tensor([lengths[index] - 1 for index in batch])[:, None]
-            inside = (rows["token_type_ids"] == 1) & (torch.arange(rows["input_ids"].shape[1]) < end)
-            first, last = (logits.masked_fill(~inside, -math.inf) for logits in (said.start_logits, said.end_logits))
-            spans = first[..., None] + F.pad(last, (0, SLOTS - 1), value=-math.inf).unfold(1, SLOTS, 1)
+            start, end = network(rows if config.type_vocab_size else {k: rows[k] for k in list(rows) if k != TYPES})
+            last = torch.tensor([lengths[index] - 1 for index in batch])[:, None]
+            inside = (rows[TYPES] == 1) & (torch.arange(rows["input_ids"].shape[1]) < last)
+            start, end = (logits.masked_fill(~inside, -math.inf) for logits in (start, end))
+            spans = start[..., None] + F.pad(end, (0, longest - 1), value=-math.inf).unfold(1, longest, 1)
             scores, chosen = spans.flatten(1).max(-1)
             for index, score, span in zip(batch, scores.tolist(), chosen.tolist(), strict=True):
-                start, of = span // SLOTS, owner[index]
+                first, of = span // longest, owner[index]
                 if score > best[of][0]:
-                    text = pairs[of][1][places[index][start][0] : places[index][start + span % SLOTS][1]]
-                    best[of] = (score, text)
+                    text = pairs[of][1][places[index][first][0] : places[index][first + span % longest][1]]
+                    best[of] = (score, text.strip())
         return [text for _, text in best]
 
     return answer
 
 
-ENGINES = {"ours": ours, "theirs": theirs}
+def reference(folder: str) -> Any:
+    """transformers' model, with the attention it chooses by itself."""
+    from transformers import AutoModelForQuestionAnswering
+
+    return AutoModelForQuestionAnswering.from_pretrained(folder).eval()
 
 
-def work(engine: str, source: str, folder: str, data: str, count: str, threads: str) -> None:
+def transformers(source: str, folder: str) -> Answerer:
+    """transformers in PyTorch."""
+    model = reference(folder)
+
+    def network(rows: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode():
+            said = model(**rows)
+        return said.start_logits, said.end_logits
+
+    return extractive(folder, network)
+
+
+def export(source: str, folder: str) -> Answerer:
+    """Write transformers' model for the other engines; nothing answers."""
+    model = reference(folder)
+    names = ["input_ids", *[TYPES] * bool(model.config.type_vocab_size), "attention_mask"]
+    rows = {name: torch.ones(2, 40, dtype=torch.long) for name in names}
+    sizes = {0: torch.export.Dim("rows", max=1024), 1: torch.export.Dim("tokens", max=512)}
+    torch.onnx.export(
+        model, kwargs=rows, f=f"{folder}/{ONNX}", dynamo=True, input_names=names, output_names=["start", "end"],
+        dynamic_shapes=dict.fromkeys(names, sizes), external_data=False,
+    )  # fmt: skip
+    sys.exit()
+
+
+def onnxruntime(source: str, folder: str) -> Answerer:
+    """ONNX Runtime in float32."""
+    import onnxruntime as runtime
+
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    session = runtime.InferenceSession(f"{folder}/{ONNX}", options, providers=["CPUExecutionProvider"])
+
+    def network(rows: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        start, end = session.run(["start", "end"], {name: rows[name].numpy() for name in rows})
+        return torch.from_numpy(start), torch.from_numpy(end)
+
+    return extractive(folder, network)
+
+
+def openvino(source: str, folder: str) -> Answerer:
+    """OpenVINO in float32; by itself it would round to bfloat16 where the processor has it."""
+    import openvino as runtime
+
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads(), "NUM_STREAMS": 1}
+    model = runtime.Core().compile_model(f"{folder}/{ONNX}", "CPU", settings)
+
+    def network(rows: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        said = model({name: rows[name].numpy() for name in rows})
+        return torch.from_numpy(said["start"]), torch.from_numpy(said["end"])
+
+    return extractive(folder, network)
+
+
+ENGINES = {each.__name__: each for each in (ours, transformers, export, onnxruntime, openvino)}
+
+
+def work(engine: str, source: str, folder: str, threads: str) -> None:
     """A worker: reads what to do, a JSON line each, from stdin, and answers with a JSON line each on stdout."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no answer
     torch.set_num_threads(int(threads))
-    pairs, answer = questions(data, int(count)), ENGINES[engine](source, folder)
+    answer = ENGINES[engine](source, folder)
+    pairs = [tuple(pair) for pair in json.loads((Path(folder) / QUESTIONS).read_text(encoding="utf-8"))["pairs"]]
     print(json.dumps(""), file=answers, flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        asked, way, together = pairs[: order["count"]], order["way"], order["together"]
+        asked, way, tokens = pairs[: order["count"]], order["way"], order["tokens"]
+        parts = [asked] if order["together"] else [[pair] for pair in asked]
         start, busy = time.perf_counter(), time.process_time()
         for _ in range(order.get("times", 1)):
-            texts = answer(asked, way) if together else [text for pair in asked for text in answer([pair], way)]
+            texts = [text for part in parts for text in answer(part, way, tokens)]
         taken = time.perf_counter() - start, time.process_time() - busy
         if order.get("file"):
             Path(order["file"]).write_text(json.dumps(texts), encoding="utf-8")
