@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,9 +13,9 @@ from parity import assert_close
 
 from masquerade import Cache, Layout, Spec, build
 from masquerade.layout import batch, pad
-from masquerade.masks import bidirectional, causal, pack, two_stream
-from masquerade.nn import stack
-from masquerade.nn.disentangled import diagonals
+from masquerade.masks import bidirectional, causal, masked_answer, pack, shared_passage, two_stream
+from masquerade.nn import disentangled, stack
+from masquerade.nn.disentangled import RowOfRuns, diagonals, rows_of_runs
 
 SIZES = {"vocab": 30, "width": 16, "layers": 2, "heads": 2, "feedforward": 24, "max_distance": 12}
 SCHEMES = {
@@ -97,3 +100,59 @@ def test_diagonals_are_the_scores_of_each_distance() -> None:
     scores = torch.arange(3 * 7).reshape(3, 7)
     assert diagonals(scores).tolist() == [[int(scores[i, j - i + 2]) for j in range(5)] for i in range(3)]
     assert diagonals(scores[:1]).tolist() == scores[:1].tolist()
+
+
+def test_rows_of_runs_give_the_states_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[list[RowOfRuns]]()
+    monkeypatch.setattr(stack, "rows_of_runs", lambda layout: found.append(rows_of_runs(layout)) or found[-1])
+    monkeypatch.setattr(disentangled, "ROUND", 4)
+    signs = {"cls": 1, "sep": 2, "mask": 3}
+    asked = shared_passage([*range(5, 29)], [[7, 8, 9], [4] * 9], 6, **signs, start=30)
+    layouts = [
+        (batch([asked, shared_passage([*range(6, 29)], [[6]], 6, **signs, start=30)]), 3),  # forked: gaps, a padded row
+        (batch([bidirectional([n % 30 for n in range(length)]) for length in (40, 33)]), 2),
+        (batch([causal([n % 30 for n in range(length)]) for length in (35, 50)]), 2),
+        (pack([causal(range(20)), causal(range(25))]).batched(), 1),
+        (batch([masked_answer([5] * 9, [7] * 40, 3, **signs), causal(range(12))]), 0),  # a short row: by pairs
+        (causal(range(30)).replace(position=torch.arange(30) * 2).batched(), 0),  # many runs: by pairs
+    ]
+    for scheme in ("disentangled", "disentangled, own projections"):
+        for layout, rows in layouts:
+            torch.manual_seed(0)
+            between = {1: ("fork", {})} if layout.branch.any() else {}
+            model = build(replace(spec(scheme), between=between, longest=60)).eval()
+            with torch.enable_grad():
+                pairs = model.flow(layout)
+            with torch.no_grad():
+                flow = model.flow(layout)
+                again = model.flow(layout)  # with the projections that were kept
+            real = pairs.layout.batched().real
+            assert_close(flow.states[real], pairs.states[real].detach())
+            assert_close(again.states[real], pairs.states[real].detach())
+            assert len(found[-1]) == rows
+
+
+@pytest.mark.parametrize("change", ["table", "key", "train", "longer", "copy"])
+def test_projections_of_positions_follow_their_weights(change: str) -> None:
+    torch.manual_seed(0)
+    model, layout = build(spec("disentangled")).eval(), bidirectional([n % 30 for n in range(40)])
+    with torch.inference_mode():
+        model.hidden(layout)
+    if change == "table":
+        with torch.no_grad():
+            model.stack.relative.table.weight.mul_(3)
+    elif change == "key":
+        model.stack.layers[1].attention.key.weight = torch.nn.Parameter(torch.randn(16, 16))
+    elif change == "train":
+        model.train().stack.relative.table.weight.data.mul_(3)  # PyTorch counts no version for this
+        model.eval()
+    elif change == "longer":
+        layout = bidirectional([n % 30 for n in range(200)])
+    else:
+        model = deepcopy(model)
+        with torch.no_grad():
+            model.stack.relative.table.weight.mul_(3)
+    with torch.enable_grad():
+        wanted = model.hidden(layout).detach()
+    with torch.inference_mode():
+        assert_close(model.hidden(layout), wanted)
