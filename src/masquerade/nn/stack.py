@@ -243,9 +243,17 @@ def masked(queries: Layout, keys: Layout, like: Tensor) -> View:
     must not depend on tokens it does not see."""
     if all_visible(queries, keys):
         return View(None)  # attention is fastest without a mask
+    real = keys.real
+    if queries is keys and bool(real[:, 0].all()) and all_visible(filled := _filled(queries, real), filled):
+        return View(additive(real.unsqueeze(1), like.dtype))  # only padding is not seen: one line for all queries
     seen = visible(queries, keys)
     blind = (queries.real & ~seen.any(-1))[:, None, :, None]
     return View(additive(seen, like.dtype), blind if bool(blind.any()) else None)
+
+
+def _filled(layout: Layout, real: Tensor) -> Layout:
+    """A batch whose padding is replaced by the first token of its row, which is not padding."""
+    return Layout(torch.where(real, layout.stacked, layout.stacked[:, :, :1]))
 
 
 def _distance(queries: Layout, keys: Layout) -> tuple[Tensor, bool]:
