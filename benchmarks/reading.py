@@ -16,8 +16,9 @@ pointers, the reader's that of all its heads. The other engines get rows of like
 once as was fastest for each of them in a trial with all questions (BATCHES).
 
 Each engine is a process of its own. All ways take turns, so that only one computes at a time; speeds and ratios are
-medians over the rounds, with quartiles. onnxruntime, openvino, onnx and onnxscript are not among this package's
-dependencies: --engines-python names a Python that has them, torch and transformers.
+medians over the rounds, with quartiles. With --folder the exported model is kept, and with --json the rounds: the same
+command then goes on from there, and its table is of all rounds. onnxruntime, openvino, onnx and onnxscript are not
+among this package's dependencies: --engines-python names a Python that has them, torch and transformers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from typing import Any
 
 from families import QUIET, SECONDS, TRIES, Worker, wait_for_quiet
 from machine import machine
-from reading_engines import prepare
+from reading_engines import ONNX, prepare
 from rich.console import Console
 from rich.progress import Progress
 
@@ -101,34 +102,27 @@ def check(orders: Orders, folder: str) -> dict[str, float]:
 
 def best_batch(worker: Worker, order: dict[str, Any]) -> int:
     """The number of tokens of a batch with which an engine is fastest."""
-    taken = {}
-    for tokens in BATCHES:
-        worker.ask(**order | {"tokens": tokens})
-        taken[tokens] = worker.ask(**order | {"tokens": tokens})[0]
+    worker.ask(**order)
+    taken = {tokens: worker.ask(**order | {"tokens": tokens})[0] for tokens in BATCHES}
     return min(taken, key=lambda tokens: taken[tokens])
 
 
-def measure(orders: Orders, rounds: int) -> dict[str, Any]:
-    """Rounds in which all ways are gone one after the other, by turns in the one or the other direction. A round in
-    which other programs computed too does not count, unless there are not enough quiet ones."""
+def measure(orders: Orders, rounds: int, done: int) -> list[dict[str, float]]:
+    """The seconds of each way in rounds in which all go one after the other, by turns in the one or the other
+    direction; ``done`` rounds were before. A round in which other programs computed too does not count, unless there
+    are not enough quiet ones."""
     times = {way: max(1, round(SECONDS / worker.ask(**order)[0])) for way, (worker, order) in orders.items()}
     tried: list[dict[str, float]] = []
     while sum(each["others"] <= QUIET for each in tried) < rounds and len(tried) < TRIES * rounds:
         if any(worker.clock == "wall" for worker, _ in orders.values()):
             wait_for_quiet()
         taken = {"others": 0.0}
-        for way in list(orders)[:: 1 if len(tried) % 2 else -1]:
+        for way in list(orders)[:: 1 if (done + len(tried)) % 2 else -1]:
             worker, order = orders[way]
             seconds, others = worker.ask(**order, times=times[way])
             taken |= {way: seconds / times[way], "others": max(taken["others"], others)}
         tried.append(taken)
-    kept = sorted(tried, key=lambda each: each["others"])[:rounds]
-    ways = {}
-    for way, (_, order) in orders.items():
-        ways[way] = {"speed": spread([order["count"] / each[way] for each in kept]), "batch": order["tokens"]}
-        ways[way] |= {other: spread([each[other] / each[way] for each in kept]) for other in OTHERS if other in orders}
-    noise = {"others": max(each["others"] for each in kept), "dropped": len(tried) - len(kept)}
-    return {"ways": ways, **noise}
+    return sorted(tried, key=lambda each: each["others"])[:rounds]
 
 
 def spread(values: list[float]) -> tuple[float, float, float]:
@@ -137,29 +131,33 @@ def spread(values: list[float]) -> tuple[float, float, float]:
     return median(values), low, high
 
 
-def run(chosen: argparse.Namespace, folder: str, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def run(chosen: argparse.Namespace, folder: str, progress: Callable[[str], None]) -> dict[str, Any]:
     """Both settings, all ways."""
-    results: list[dict[str, Any]] = []
+    results: dict[str, Any] = {}
+    if chosen.json and chosen.json.exists():
+        results = json.loads(chosen.json.read_text(encoding="utf-8"))
     ways = chosen.only.split(",")
-    if {"onnxruntime", "openvino"} & set(ways):
+    if {"onnxruntime", "openvino"} & set(ways) and not (Path(folder) / ONNX).exists():
         progress("export")
-        subprocess.run(
-            command("export", chosen, folder), check=True, stdout=subprocess.DEVNULL, env=environment(chosen)
-        )
+        subprocess.run(command("export", chosen, folder), check=True, capture_output=True, env=environment(chosen))
     engines = {way if way in OTHERS else "ours" for way in ways}
     workers: dict[str, Worker] = {engine: Engine(engine, chosen, folder) for engine in engines}
-    for name, count, together in (("together", chosen.questions, True), ("one by one", chosen.single, False)):
+    for name, count in (("together", chosen.questions), ("one by one", chosen.single)):
         if not count:
             continue
+        result = results.setdefault(f"{count} questions {name}", {"count": count, "batch": {}, "rounds": []})
         orders: Orders = {}
         for way in ways:
             progress(f"{name}: {way}")
-            worker, order = workers[way if way in OTHERS else "ours"], {"way": way, "count": count, "tokens": 1}
-            order |= {"together": together}
-            orders[way] = worker, order | {"tokens": best_batch(worker, order) if way in OTHERS and together else 1}
-        shares = check(orders, folder)
+            worker = workers[way if way in OTHERS else "ours"]
+            order = {"way": way, "count": count, "together": name == "together", "tokens": 1}
+            if way in OTHERS and name == "together":
+                order["tokens"] = result["batch"].get(way) or best_batch(worker, order)
+                result["batch"][way] = order["tokens"]
+            orders[way] = worker, order
+        result["same"] = result.get("same") or check(orders, folder)
         progress(name)
-        results.append({"setting": name, "questions": count, "same": shares, **measure(orders, chosen.rounds)})
+        result["rounds"] += measure(orders, chosen.rounds, len(result["rounds"]))
         if chosen.json:
             chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     for worker in workers.values():
@@ -167,27 +165,33 @@ def run(chosen: argparse.Namespace, folder: str, progress: Callable[[str], None]
     return results
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table(results: dict[str, Any]) -> str:
     """Questions a second, and how many times as many as the other engines', in Markdown. A star: there were not enough
     quiet rounds."""
     lines = []
-    for each in results:
-        others = [way for way in each["ways"] if way in OTHERS]
-        star = "*" if each["others"] > QUIET else ""
-        counted = f"{each['questions']} question{'s' * (each['questions'] > 1)} {each['setting']}"
-        head = [counted, f"questions/s{star}", *(f"× {TITLES[other]}" for other in others)]
+    for name, each in results.items():
+        rounds = each["rounds"]
+        ways = [way for way in TITLES if way in rounds[0]]
+        others = [way for way in ways if way in OTHERS]
+        star = "*" if max(one["others"] for one in rounds) > QUIET else ""
+        head = [name, f"questions/s{star}", *(f"× {TITLES[other]}" for other in others)]
         lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-        for way, found in each["ways"].items():
-            cells = [TITLES[way], shown(*found["speed"], digits=1)]
-            cells += ["" if other == way else shown(*found[other], digits=2) for other in others]
+        for way in ways:
+            cells = [TITLES[way], shown(spread([each["count"] / one[way] for one in rounds]), digits=1)]
+            cells += ["" if other == way else shown(spread([one[other] / one[way] for one in rounds]), digits=2)
+                      for other in others]  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
-        batches = ", ".join(f"{TITLES[way]} {each['ways'][way]['batch']}" for way in others)
-        lines += ["", f"Tokens of a batch: {batches}."] if others and each["setting"] == "together" else [""]
+        lines += ["", f"{len(rounds)} rounds."]
+        if each["batch"]:
+            batches = ", ".join(f"{TITLES[way]} {tokens}" for way, tokens in each["batch"].items())
+            lines.append(f"Tokens of a batch: {batches}.")
         lines += [f"The same answers, {pair}: {share:.1%}." for pair, share in each["same"].items()]
     return "\n".join(lines[1:])
 
 
-def shown(middle: float, low: float, high: float, digits: int) -> str:
+def shown(found: tuple[float, float, float], digits: int) -> str:
+    """A median with its quartiles."""
+    middle, low, high = found
     return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
 
 
@@ -205,18 +209,19 @@ def main() -> None:
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu, with 1 thread, where other programs run too"
     )
-    parser.add_argument("--json", type=Path, help="write the results to this file too")
+    parser.add_argument("--json", type=Path, help="write the rounds to this file, and go on from those in it")
+    parser.add_argument("--folder", default="", help="keep the exported model here, and use one that is here")
     chosen = parser.parse_args()
     if unknown := set(chosen.only.split(",")) - set(TITLES):
         parser.error(f"there is no way '{min(unknown)}'; choose from {', '.join(TITLES)}")
-    with tempfile.TemporaryDirectory() as folder, Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("starting", total=None)
+    with tempfile.TemporaryDirectory() as scratch, Progress(console=Console(stderr=True)) as progress:
+        task, folder = progress.add_task("starting", total=None), chosen.folder or scratch
         pairs = prepare(chosen.model, chosen.data, chosen.questions, folder)
         chosen.questions, chosen.single = len(pairs), min(chosen.single, len(pairs))
         results = run(chosen, folder, lambda what: progress.update(task, description=what))
     passages = {passage for _, passage in pairs}
     print(f"{len(pairs)} questions of {len(passages)} passages, {sum(map(len, passages)) / len(passages):,.0f} "
-          f"characters each; {chosen.threads} threads, {chosen.clock} clock, {chosen.rounds} rounds.\n")  # fmt: skip
+          f"characters each; {chosen.threads} threads, {chosen.clock} clock.\n")  # fmt: skip
     print(machine())
     print(table(results))
 

@@ -31,22 +31,26 @@ QUESTIONS, ONNX, TYPES = "questions.json", "model.onnx", "token_type_ids"
 
 
 def prepare(source: str, data: str, count: int, folder: str) -> list[Pair]:
-    """Write a reader's encoder and span head, and the first questions of a file that have one passage; returns these
-    questions."""
+    """Write a reader's encoder and span head, unless they are there, and the first questions of a file that have one
+    passage; returns these questions."""
     from masquerade.checkpoints.folders import save
     from masquerade.nn.model import Model
     from masquerade.reading.reader import Reader
     from masquerade.reading.records import read_questions
 
+    records = [record for record in read_questions(data) if len(record.passages) == 1][:count]
+    pairs, file = [(record.question, record.passages[0]) for record in records], Path(folder) / QUESTIONS
+    given = {"reader": source, "pairs": [list(pair) for pair in pairs]}
+    if file.exists() and json.loads(file.read_text(encoding="utf-8")).items() >= given.items():
+        return pairs
+    (Path(folder) / ONNX).unlink(missing_ok=True)
     reader = Reader.load(source)
     spec = replace(reader.model.spec, family=family_of(reader.model.spec), between={}, outputs=("span",), spare=())
     encoder, weights = Model(spec, reader.tokenizer), reader.model.state_dict()
     encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
     save(encoder, folder)
-    records = [record for record in read_questions(data) if len(record.passages) == 1][:count]
-    pairs = [(record.question, record.passages[0]) for record in records]
-    given = {"pairs": pairs, "longest": reader.layout.longest_answer}
-    (Path(folder) / QUESTIONS).write_text(json.dumps(given, ensure_ascii=False), encoding="utf-8")
+    given["longest"] = reader.layout.longest_answer
+    file.write_text(json.dumps(given, ensure_ascii=False), encoding="utf-8")
     return pairs
 
 
@@ -61,10 +65,11 @@ def family_of(spec: Any) -> str:
 
 def ours(source: str, folder: str) -> Answerer:
     """Masquerade's reader: passages new or remembered, and the answer written token by token by the same weights."""
+    from masquerade.reading.memory import Memory
     from masquerade.reading.reader import Reader
 
     model = Reader.load(source).model
-    cold, remembering = Reader(model, memory=0), Reader(model, memory=2**33)
+    cold, remembering = Reader(model), Reader(model, memory=2**33)
 
     @cache
     def remember(passages: tuple[str, ...]) -> None:
@@ -74,7 +79,8 @@ def ours(source: str, folder: str) -> Answerer:
         if way == "remembered":
             remember(tuple(dict.fromkeys(passage for _, passage in pairs)))
             return [found.text for found in remembering.ask_many(pairs, threshold=0.0)]
-        cold.__dict__.pop("cut", None)  # the tokens of the last passages, which are new here
+        cold.__dict__.pop("cut", None)  # what was kept of the last passages, which are new here
+        cold.recent = Memory(cold.recent.size, cold.recent.dtype)
         decoder = "autoregressive" if way == "beam" else "parallel"
         return [found.text for found in cold.ask_many(pairs, decoder=decoder, threshold=0.0)]
 
