@@ -125,6 +125,14 @@ def test_a_refused_body_is_read_to_its_end_so_that_its_sender_sees_why(tmp_path:
             assert asking.recv(100).startswith(b"HTTP/1.1 401")
 
 
+def test_texts_that_are_kept_share_what_is_as_long_as_the_vocabulary(served: TestClient) -> None:
+    service: Any = served.app.state.service  # type: ignore[attr-defined]
+    windows = service.models.readers["tiny"].cut
+    first, second = windows((PASSAGE,)), windows((CHINESE,))
+    assert first is not second and first.small_letters is second.small_letters
+    assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) < 1024
+
+
 def test_memory_that_loading_has_freed_is_given_back() -> None:
     if sys.platform != "linux":
         pytest.skip("only Linux says how large a process is in this way")

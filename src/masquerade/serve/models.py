@@ -30,6 +30,7 @@ from masquerade.serve.shared_weights import give_back, share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
+KERNELS = 32  # matrix kernels kept for later batches of the same size: each holds megabytes, and 1,024 are usual
 BEGINNINGS = 40_000  # characters of a request's texts by which its language is found
 WINDOW_TOKENS = 200_000  # of the texts whose windows are kept from one request to the next; about 200 bytes each
 
@@ -62,6 +63,8 @@ class KeptWindows:
             self._kept.move_to_end(passages)
             return self._kept[passages]
         found = self._cut(passages)
+        if self._kept:  # an array as long as the vocabulary, which all texts share
+            found.small_letters = next(iter(self._kept.values())).small_letters
         self._kept[passages] = found
         self._held += _size(found)
         while self._held > self._most and len(self._kept) > 1:
@@ -86,6 +89,7 @@ class ServedModels:
 
     def __init__(self, sources: Sources, limits: ServiceLimits) -> None:
         self.sources = sources
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
         self.readers = dict(self._readers(sources, limits))
         self.fillers = {name: _with_tokenizer(load(path), name) for name, path in sources.fillers.items()}
         self.generators = {name: _with_tokenizer(load(path), name) for name, path in sources.generators.items()}
