@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 SENTENCES = {
     "en": (
@@ -43,6 +43,7 @@ QUESTIONS = {
         "第一任港务长是谁？", "面包店什么时候关门？",
     ),
 }  # fmt: skip
+T = TypeVar("T")
 COUNTS = (2, 4, 8, 12)  # sentences of a passage
 OPEN = 400  # connections at a time; further requests are not sent, and counted as such
 NOT_SENT, BROKEN = 0, 1  # in the place of a status
@@ -175,3 +176,23 @@ class Service:
         """The resident memory of the process."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+    def seconds(self) -> float:
+        """The processor time that it has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def others_share(run: Callable[[], T], services: Sequence[Service]) -> tuple[T, float]:
+    """The result of a function, and the share of the machine that other programs had meanwhile."""
+
+    def taken() -> tuple[float, float]:
+        fields = list(map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]))
+        busy = (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+        return busy, time.process_time() + sum(service.seconds() for service in services)
+
+    start, before = time.perf_counter(), taken()
+    result = run()
+    seconds, after = time.perf_counter() - start, taken()
+    others = (after[0] - before[0]) - (after[1] - before[1])
+    return result, round(max(0.0, others) / seconds / (os.cpu_count() or 1), 3)

@@ -87,6 +87,18 @@ def test_jobs_that_come_together_run_together_up_to_a_number_of_tokens() -> None
     scheduled(test, ServiceLimits(batch_tokens=100, wait_seconds=0.05))
 
 
+def test_only_after_several_have_come_together_a_job_waits_for_others() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        group, taken = Recorder(), list[float]()
+        for count in (1, 1, 3, 1):
+            start = time.monotonic()
+            await asyncio.gather(*(scheduler.submit(Connection(), [group], [n], [30]) for n in range(count)))
+            taken.append(time.monotonic() - start)
+        assert max(taken[:3]) < 0.4 <= taken[3]
+
+    scheduled(test, ServiceLimits(wait_seconds=0.4))
+
+
 def test_jobs_of_similar_length_run_together_and_the_first_is_always_among_them() -> None:
     async def test(scheduler: Scheduler) -> None:
         group = Recorder()

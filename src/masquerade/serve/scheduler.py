@@ -75,6 +75,7 @@ class Scheduler:
         self._jobs = list[Job]()
         self._streams = list[Stream]()
         self._starting = 0  # streams that wait for their first turn
+        self._together = False  # whether the last batch had several jobs, so that more may be on their way
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -193,7 +194,7 @@ class Scheduler:
             if not self._jobs and not any(stream.wanted for stream in self._streams):
                 self._wake.clear()
                 await self._wake.wait()
-                if self.batching:
+                if self.batching and self._together:
                     await asyncio.sleep(self.limits.wait_seconds)
             batch = self._take()
             if batch:
@@ -232,6 +233,7 @@ class Scheduler:
 
     async def _run_batch(self, batch: Sequence[Job]) -> None:
         tokens, start = sum(job.tokens for job in batch), time.monotonic()
+        self._together = len(batch) > 1
         self.metrics.batch.observe(len(batch))
         self.metrics.batch_tokens.observe(tokens)
         try:
