@@ -112,7 +112,8 @@ class Scheduler:
         self._count(sum(tokens))
         self._wake.set()
         try:
-            return list(await self.unless_gone(request, asyncio.gather(*(job.future for job in jobs))))
+            results: asyncio.Future[list[Any]] = asyncio.gather(*(job.future for job in jobs))
+            return await self.unless_gone(request, results)
         finally:
             for job in jobs:
                 job.future.cancel()
