@@ -130,7 +130,7 @@ def report(
         vectors = kb.encoder.encode_queries([each.record.question for each in asked]).numpy()
         by_vectors = [kb.vectors.search(vector, POOL) for vector in vectors]
     near = list[dict[int, float]]()
-    search.sentence_terms = cache(lambda text: tuple(map(tuple, sentence_terms(text))))  # type: ignore[assignment]
+    search.sentence_terms = cache(lambda text, chinese: tuple(sentence_terms(text, chinese)))  # type: ignore[assignment]
     for each, words, dense in zip(asked, by_words, by_vectors, strict=True):
         stored = kb.store.passages(list(dict.fromkeys(id for id, _ in (*words, *dense))))
         near.append(kb.near(each.record.question, stored))

@@ -12,6 +12,7 @@ import numpy as np
 from masquerade.documents.document import Citation, Document
 from masquerade.memory.retrieval.store import CollectionStore, Stored
 from masquerade.memory.retrieval.words import sentence_terms
+from masquerade.text.chinese import CHINESE
 
 POOL = 100  # passages of each search whose scores are combined
 PRIOR = 4.0  # how much the score of a passage counts for its answers; chosen on a part of SQuAD's training questions
@@ -161,7 +162,7 @@ def nearness(terms: Sequence[str], rarity: Mapping[str, float], text: str) -> fl
     and of pairs that stand side by side as they do in the query."""
     wanted, pairs = set(terms), set(pairwise(terms))
     best, beside = 0.0, set[tuple[str, str]]()
-    for own in sentence_terms(text):
+    for own in sentence_terms(text, chinese=any(map(CHINESE.search, terms))):
         best = max(best, sum(rarity[term] for term in wanted.intersection(own)))
         beside |= pairs.intersection(pairwise(own))
     return SENTENCE * best + PAIR * sum((rarity[first] + rarity[second]) / 2 for first, second in beside)

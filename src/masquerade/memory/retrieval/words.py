@@ -19,27 +19,30 @@ _RUN = re.compile(rf"(?P<han>[{_WIDE}]+)|[^\W_{_WIDE}]+")  # `1994年` is two ru
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
 
 
-def search_terms(text: str) -> list[str]:
+def search_terms(text: str, chinese: bool = True) -> list[str]:
     """The terms of a text in order, for indexing and for queries. Letters are folded: no capitals, no accents, no
     full-width forms. English words become stems; a run of Chinese characters becomes its words as jieba cuts it, and
-    its bigrams that are not such words."""
-    folded = unicodedata.normalize("NFKD", text).casefold()
-    folded = "".join(each for each in folded if not unicodedata.combining(each))
-    folded = unicodedata.normalize("NFC", _POSSESSIVE.sub("", folded))
+    its bigrams that are not such words, or with ``chinese`` off one term, which spares loading jieba."""
+    folded = text.casefold()
+    if not text.isascii():
+        folded = unicodedata.normalize("NFKD", text).casefold()
+        folded = "".join(each for each in folded if not unicodedata.combining(each))
+        folded = unicodedata.normalize("NFC", folded)
+    folded = _POSSESSIVE.sub("", folded)
     terms = list[str]()
     for run in _RUN.finditer(folded):
         if run["han"]:
-            terms += _chinese(run[0])
+            terms += _chinese(run[0]) if chinese else [run[0]]
         else:
             terms.append(_stemmer().stemWord(run[0][:LONGEST]))
     return terms
 
 
-def sentence_terms(text: str) -> Iterator[list[str]]:
-    """The terms of each sentence of a text."""
+def sentence_terms(text: str, chinese: bool = True) -> Iterator[list[str]]:
+    """The terms of each sentence of a text; ``chinese`` is that of ``search_terms``."""
     start = 0
     for end in (*(stop.end() for stop in SENTENCE_END.finditer(text)), len(text)):
-        yield search_terms(text[start:end])
+        yield search_terms(text[start:end], chinese)
         start = end
 
 
