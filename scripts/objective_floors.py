@@ -63,7 +63,8 @@ def measure(words: Sequence[str], threads: int, out: Path, result: Path) -> None
         found |= memory_losses(job, loss)
     step = recipe.rows * (recipe.length if recipe.memory else recipe.row)
     key = "tokens" if "tokens" in store.history()[-1] else "held_out"
-    found["curve"] = [(entry["step"] * step, entry[key]) for entry in store.history() if key in entry]
+    before = recipe.steps - recipe.stages[-1]["steps"] if recipe.stages else 0  # steps of earlier stages
+    found["curve"] = [((before + entry["step"]) * step, entry[key]) for entry in store.history() if key in entry]
     found |= {"tokens": recipe.steps * step, "seed": recipe.seed}
     result.parent.mkdir(parents=True, exist_ok=True)
     write_text(result, json.dumps(found))

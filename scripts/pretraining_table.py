@@ -1,6 +1,6 @@
 """Every pretraining objective with one small network and one budget of text, beside the floors that it has to beat.
 
-    python scripts/pretraining_table.py DATA OUT [--only mlm,next] [--seeds 3] [--steps 2000] [--set KEY=VALUE …]
+    python scripts/pretraining_table.py DATA OUT [--only mlm,next] [--seeds 3] [--steps 1500] [--set KEY=VALUE …]
     python scripts/pretraining_table.py DATA OUT --show [--plot docs/objectives.png]
 
 From the project's root. DATA holds enwiki.jsonl and, for the two Chinese rows, zhwiki.jsonl. Each row of each seed is
@@ -38,30 +38,42 @@ DISTANCES = ['model.positions=["rotary"]']  # distances between tokens are learn
 BUCKETS = ['model.positions=["buckets"]']
 MEMORY = ["length=64", "row=64", "rows=32", "micro=32", "memory=128"]
 CHINESE = ["train=zh-train.jsonl", "held_out=zh-valid.jsonl", "tokenizer=zh-vocab"]
+FIRST = 300  # steps of a row that begins with short pieces, of all its steps
 SMALL = "train=small.jsonl"  # the first 40 articles, read again and again
+STAGES = "stages="  # begins the change that says how the first stage of a row differs
+SHORT = STAGES + "length=16"  # a token has a share in the mean over so few, so heads soon find the neighbours
+NGRAMS = SHORT + ', objective="n-gram"'
 ROWS: dict[str, tuple[str, list[str]]] = {  # name → title, and what it changes of recipes/table.toml
     "mlm": ("masked tokens (BERT)", DISTANCES),
-    "learned": ("masked tokens, learned positions (BERT)", ["objective=mlm"]),
-    "nezha": ("masked tokens, relative positions (NEZHA)", ["objective=mlm", 'model.positions=["nezha"]']),
+    "learned": ("masked tokens in short pieces, learned positions (BERT)", ["objective=mlm", "length=32"]),
+    "nezha": ("masked tokens, relative positions (NEZHA)", ["objective=mlm", SHORT, 'model.positions=["nezha"]']),
     "albert": (
         "n-grams and sentence order, shared layers, narrow embeddings (ALBERT)",
-        ["objective=sop", "model.groups=1", "model.embedding=64", *DISTANCES],
+        ["objective=sop", NGRAMS, "model.groups=1", "model.embedding=64", *DISTANCES],
     ),
-    "whole-word": ("masked whole words", DISTANCES),
-    "n-gram": ("masked n-grams", DISTANCES),
-    "entity": ("masked names (ERNIE)", ["options.names=train.jsonl", *DISTANCES]),
-    "nsp": ("masked tokens and next sentences (BERT)", DISTANCES),
-    "sop": ("n-grams and sentence order", DISTANCES),
-    "span": ("spans and their boundaries (SpanBERT)", DISTANCES),
+    "whole-word": ("masked whole words", [SHORT, *DISTANCES]),
+    "n-gram": ("masked n-grams", [SHORT, *DISTANCES]),
+    "entity": ("masked names (ERNIE)", ["options.names=train.jsonl", SHORT, *DISTANCES]),
+    "nsp": ("masked tokens and next sentences (BERT)", [SHORT + ', objective="mlm"', *DISTANCES]),
+    "sop": ("n-grams and sentence order", [NGRAMS, *DISTANCES]),
+    "span": ("spans and their boundaries (SpanBERT)", [SHORT, *DISTANCES]),
     "electra": (
         "replaced tokens (ELECTRA); the loss is the generator's",
         ["options.size=0.5", "options.weight=1", *DISTANCES],
     ),
+    "electra-short": (
+        "replaced tokens in short pieces, embeddings apart (ELECTRA); the loss is the generator's",
+        ["objective=electra", "options.size=0.5", "options.shared=false", "length=32", *DISTANCES],
+    ),
     "salient": ("one date or number (REALM)", DISTANCES),
     "xlnet": ("permutation (XLNet)", []),
     "xlnet-memory": ("permutation, a memory of 128 (XLNet)", ["objective=xlnet", *MEMORY]),
-    "mpnet": ("permutation with all positions (MPNet)", BUCKETS),
+    "mpnet": ("permutation with all positions (MPNet)", [SHORT, *BUCKETS]),
     "unilm": ("four masks (UniLM)", ["length=127", *DISTANCES]),
+    "unilm-short": (
+        "four masks, short pieces first (UniLM)",
+        ["objective=unilm", "length=127", STAGES + "length=15, options={nsp=false}", *DISTANCES],
+    ),
     "glm": ("short blanks (GLM)", []),
     "glm-long": ("one long blank (GLM)", []),
     "diffusion": ("masked diffusion", DISTANCES),
@@ -76,10 +88,13 @@ ROWS: dict[str, tuple[str, list[str]]] = {  # name → title, and what it change
     "pegasus": ("write the gap sentences (PEGASUS)", DECODERS),
     "palm-1": ("masked tokens, the encoder alone (PALM, stage 1)", ["objective=palm", "options.stage=1", *DECODERS]),
     "palm": ("write on, begun from stage 1 (PALM, stage 2)", ["start=palm-1", *DECODERS]),
-    "dynamic": ("masked tokens of 40 articles, new masks each epoch (RoBERTa)", ["objective=mlm", SMALL, *DISTANCES]),
-    "static": ("the same, one mask for each piece", ["objective=mlm", SMALL, "copies=1", *DISTANCES]),
-    "zh-tokens": ("masked tokens, Chinese", ["objective=mlm", *CHINESE, *DISTANCES]),
-    "zh-words": ("masked whole words, Chinese", ["objective=chinese-words", *CHINESE, *DISTANCES]),
+    "dynamic": (
+        "masked tokens of 40 articles, new masks each epoch (RoBERTa)",
+        ["objective=mlm", SMALL, SHORT, *DISTANCES],
+    ),
+    "static": ("the same, one mask for each piece", ["objective=mlm", SMALL, SHORT, "copies=1", *DISTANCES]),
+    "zh-tokens": ("masked tokens, Chinese", ["objective=mlm", SHORT, *CHINESE, *DISTANCES]),
+    "zh-words": ("masked whole words, Chinese", ["objective=chinese-words", SHORT, *CHINESE, *DISTANCES]),
 }
 KNOWN = ("floor", "copying", "after", "five", "tokens", "seed", "curve")  # measures with a place of their own
 OURS = ("train=", "held_out=", "tokenizer=", "start=", "options.names=")  # keys whose files lie in OUT
@@ -91,6 +106,17 @@ def changes(name: str) -> list[str]:
     return own if any(change.startswith("objective=") for change in own) else [f"objective={name}", *own]
 
 
+def staged(change: str, steps: int) -> str:
+    """A change with the steps of its stages, if it has stages."""
+    first = change.removeprefix(STAGES)
+    return change if first == change else f"{STAGES}[{{steps={FIRST}, {first}}}, {{steps={steps - FIRST}}}]"
+
+
+def last_step(name: str, steps: int) -> int:
+    """The number of steps of a row's last stage."""
+    return steps - FIRST if any(change.startswith(STAGES) for change in changes(name)) else steps
+
+
 SET: list[str] = []  # changes of all runs, from --set
 
 
@@ -99,6 +125,7 @@ def command(name: str, seed: int, out: Path, steps: int) -> list[str]:
     base = ["train=train.jsonl", "held_out=valid.jsonl", "tokenizer=vocab", *changes(name)]
     base = [f"start=palm-1-{steps}-{seed}" if change == "start=palm-1" else change for change in base]
     placed = [change.replace("=", f"={out}/", 1) if change.startswith(OURS) else change for change in base]
+    placed = [staged(change, steps) for change in placed]
     run = [f"seed={seed}", f"steps={steps}", f"out={out}/{name}-{steps}-{seed}"]
     return ["pretrain", "recipes/table.toml", *placed, *SET, *run]
 
@@ -123,14 +150,15 @@ def prepare(data: Path, out: Path, names: Sequence[str], environment: dict[str, 
 def train(name: str, seed: int, out: Path, steps: int, environment: dict[str, str]) -> bool:
     """Finish a run; whether that worked."""
     folder = out / f"{name}-{steps}-{seed}"
-    if (folder / f"step-{steps}" / "state.json").is_file():
+    if (folder / f"step-{last_step(name, steps)}" / "state.json").is_file():
         return True
     words = command(name, seed, out, steps)
     print(shlex.join(["masquerade", *words]), file=sys.stderr, flush=True)
     shared = shared_tokens(words, out)
     if shared.is_dir() and not folder.is_dir():
-        shutil.copytree(shared, folder / "tokens")  # the same text for many rows: tokenise it once
-    resume = ["--resume"] if any(folder.glob("step-*")) else []
+        for each in (folder, folder / "stage-1")[: 2 if last_step(name, steps) < steps else 1]:
+            shutil.copytree(shared, each / "tokens")  # the same text for many rows: tokenise it once
+    resume = ["--resume"] if any(folder.glob("**/step-*")) else []
     done = subprocess.run([sys.executable, "-m", "masquerade", *words, *resume], env=environment)
     return done.returncode == 0
 
@@ -147,7 +175,8 @@ def keep_tokens(name: str, seed: int, out: Path, steps: int) -> None:
     shared = shared_tokens(command(name, seed, out, steps), out)
     if source.is_dir() and not shared.is_dir():
         shutil.copytree(source, shared)
-    shutil.rmtree(source, ignore_errors=True)
+    for each in (source, source.parent / "stage-1" / "tokens"):
+        shutil.rmtree(each, ignore_errors=True)
 
 
 def results(name: str, seeds: Sequence[int], kept: Path, steps: int) -> list[dict[str, object]]:
@@ -178,11 +207,12 @@ def table(names: Sequence[str], seeds: Sequence[int], kept: Path, steps: int) ->
         afters = [float(str(each["after"])) for each in found]
         share = [100 * (1 - after / floor) for floor, after in zip(floors, afters, strict=True)]
         parts = [part for part in found[0] if part not in KNOWN]
+        own = [staged(change, steps) for change in changes(name)]
         others = ", ".join(f"{part} {mean([each.get(part) for each in found])}" for part in parts)
         cells = [ROWS[name][0], mean([found[0]["floor"]]), mean(floors[:1])]
         cells += [mean([each.get("five") for each in found[:1]]), mean(afters), f"{mean(share, 1)} %", others]
         cells += [f"{found[0]['tokens']:,}", str(len(found))]
-        lines.append("| " + " | ".join([*cells, f"`{shlex.join(changes(name))}`"]) + " |")
+        lines.append("| " + " | ".join([*cells, f"`{shlex.join(own)}`"]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -222,7 +252,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default=",".join(ROWS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="changes of all runs, for trials")
     parser.add_argument("--show", action="store_true", help="train nothing")

@@ -15,9 +15,13 @@ from masquerade.data.packing import DataCursor
 from masquerade.layout import IGNORE
 from masquerade.objectives.electra import ElectraLoss
 from masquerade.training.loop import Run
+from masquerade.training.recipe import Pretraining, in_stages, read_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import objective_floors as floors
+import pretraining_table as rows
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "table.toml"
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +112,14 @@ def test_the_auc_of_a_detector_is_that_of_its_ranks(home: Path, tmp_path: Path) 
             floors.replaced = original
             loss.model.scores = real  # type: ignore[method-assign]
     assert 0.2 < chance < 0.8
+
+
+def test_a_row_that_begins_with_short_pieces_has_as_many_steps_as_the_others() -> None:
+    for name in rows.ROWS:
+        words = rows.command(name, 1, Path("out"), 1500)
+        given = read_recipe(RECIPE, Pretraining, words[2:])
+        stages = in_stages(given)
+        assert sum(stage.steps for stage in stages) == given.steps == 1500
+        assert stages[-1].steps == rows.last_step(name, 1500)
+        assert stages[-1].objective == given.objective and stages[-1].out == given.out
+    assert stages[0].length == 16 < stages[-1].length, "the last row is one of them"
