@@ -26,7 +26,7 @@ ROTARY = 'model.positions=["rotary"]'
 STARTS: dict[str, list[str]] = {  # what each pretraining changes of recipes/mlm.toml
     "fresh": ["objective=mlm", "rate=0", "steps=1", ROTARY],
     "mlm": ["objective=mlm", ROTARY],
-    "electra": ["objective=electra", "options.size=0.5", "options.weight=1", ROTARY],
+    "electra": ["objective=electra", "options.size=0.5", "options.shared=false", ROTARY],
     "xlnet": ["objective=xlnet"],
     "unilm": ["objective=unilm", "length=127", ROTARY],
     "elmo": ["objective=elmo", "model.layers=2", "model.norm_first=false"],

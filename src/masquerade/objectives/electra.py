@@ -56,9 +56,9 @@ class ReplacedTokens(Objective):
 
 class ElectraLoss(Loss):
     """The generator's loss at the masked tokens, and the model's loss of telling which of all tokens, [CLS] and [SEP]
-    included, were replaced. Both networks
-    networks are trained at once. No gradient flows from the model to the generator, because its tokens are sampled.
-    Telling two classes apart costs far less than choosing a token of the vocabulary, hence the weight.
+    included, were replaced. Both networks are trained at once. No gradient flows from the model to the generator,
+    because its tokens are sampled. Telling two classes apart costs far less than choosing a token of the vocabulary,
+    hence the weight: with a weight of 1 the model's gradients are so small that Adam's epsilon matters.
 
     As published, one table of embeddings is trained by both networks. With so great a weight the generator of a small
     network then hardly learns, because the model's gradients move its table; with ``shared`` false it has its own."""
