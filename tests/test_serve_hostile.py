@@ -130,7 +130,26 @@ def test_texts_that_are_kept_share_what_is_as_long_as_the_vocabulary(served: Tes
     windows = service.models.readers["tiny"].cut
     first, second = windows((PASSAGE,)), windows((CHINESE,))
     assert first is not second and first.small_letters is second.small_letters
-    assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) < 1024
+
+
+def test_batches_of_ever_new_sizes_do_not_grow_the_process(tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("only Linux says how large a process is in this way")
+    code = (
+        "import sys, torch; from masquerade.serve.models import ServedModels, Sources\n"
+        "from masquerade.serve.limits import ServiceLimits\n"
+        "models = ServedModels(Sources(readers={'tiny': sys.argv[1]}), ServiceLimits())\n"
+        "torch.set_num_threads(1); torch.set_float32_matmul_precision('medium'); linear = torch.nn.Linear(384, 1536)\n"
+        "size = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 >> 20\n"
+        "@torch.inference_mode()\n"
+        "def run(sizes):\n"
+        "    for n in sizes: linear(torch.ones(n, 384))\n"
+        "run(range(100, 150)); before = size(); run(range(150, 350)); print(size() - before)"
+    )
+    words = [sys.executable, "-c", code, sources(tmp_path).readers["tiny"]]
+    environment = {**os.environ, "MASQUERADE_KERNEL": "medium"}
+    grown = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+    assert int(grown.stdout) < 30  # it was over 100 MB
 
 
 def test_memory_that_loading_has_freed_is_given_back() -> None:

@@ -30,7 +30,9 @@ from masquerade.serve.shared_weights import give_back, share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
-KERNELS = 32  # matrix kernels kept for later batches of the same size: each holds megabytes, and 1,024 are usual
+KERNELS = (
+    32  # prepared matrix products that are kept, one for a size of a batch; 1,024 are usual, and grow to gigabytes
+)
 BEGINNINGS = 40_000  # characters of a request's texts by which its language is found
 WINDOW_TOKENS = 200_000  # of the texts whose windows are kept from one request to the next; about 200 bytes each
 
@@ -89,7 +91,8 @@ class ServedModels:
 
     def __init__(self, sources: Sources, limits: ServiceLimits) -> None:
         self.sources = sources
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
+        for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):  # PyTorch's, and that of its library
+            os.environ.setdefault(cache, str(KERNELS))
         self.readers = dict(self._readers(sources, limits))
         self.fillers = {name: _with_tokenizer(load(path), name) for name, path in sources.fillers.items()}
         self.generators = {name: _with_tokenizer(load(path), name) for name, path in sources.generators.items()}
