@@ -202,16 +202,19 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="questions in SQuAD's format, or any that the reader takes")
     parser.add_argument("--questions", type=int, default=40, help="how many are asked together")
     parser.add_argument("--single", type=int, default=8, help="how many are asked one by one; 0: leave that out")
-    parser.add_argument("--only", default=",".join(TITLES), help="ways, with commas between them")
+    parser.add_argument("--only", default="", help="ways, with commas between them; by default all that can run")
     parser.add_argument("--rounds", type=int, default=5, help="how often all ways take turns")
     parser.add_argument("--threads", type=int, default=2, help="of each process")
-    parser.add_argument("--engines-python", default=sys.executable, help="the Python that runs the other engines")
+    parser.add_argument("--engines-python", default="", help="the Python that runs the other engines, if another")
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu, with 1 thread, where other programs run too"
     )
     parser.add_argument("--json", type=Path, help="write the rounds to this file, and go on from those in it")
     parser.add_argument("--folder", default="", help="keep the exported model here, and use one that is here")
     chosen = parser.parse_args()
+    exported = () if chosen.engines_python else ("onnxruntime", "openvino")
+    chosen.only = chosen.only or ",".join(way for way in TITLES if way not in exported)
+    chosen.engines_python = chosen.engines_python or sys.executable
     if unknown := set(chosen.only.split(",")) - set(TITLES):
         parser.error(f"there is no way '{min(unknown)}'; choose from {', '.join(TITLES)}")
     with tempfile.TemporaryDirectory() as scratch, Progress(console=Console(stderr=True)) as progress:
