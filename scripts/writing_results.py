@@ -75,8 +75,11 @@ TWO_MASKS: dict[str, dict[str, Any]] = {
     "mixture, γ = 0.5": {"method": "mixture", "gamma": 0.5},
     "rerank, 8 drafts": {"method": "rerank"},
 }
+GREEDY = {"greedy": {"method": "greedy"}}
 DECODERS: dict[str, dict[str, dict[str, Any]]] = {  # more decoders by the kind of writer
-    "bert": {"greedy": {"method": "greedy"}},
+    "bert": GREEDY,
+    "masked": GREEDY,
+    "lstm": GREEDY,
     "both": TWO_MASKS,
     "after": TWO_MASKS,
     "mixture": {
