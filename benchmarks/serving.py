@@ -167,7 +167,7 @@ def measure_memory(kept: Kept, options: list[str], given: argparse.Namespace) ->
 
     def run() -> dict[str, Any]:
         sizes, answers, turn_seconds = list[float](), 0, 3 * given.minutes
-        with Service("--memory", "64", *options) as service:
+        with Service("--memory", "16", *options) as service:
             for turn in range(20):
                 load = asyncio.run(closed(service.port, given.texts, 8, given.duty * turn_seconds, seed=100 + turn))
                 answers += load.statuses[200]

@@ -156,7 +156,7 @@ def test_memory_that_loading_has_freed_is_given_back() -> None:
     if sys.platform != "linux":
         pytest.skip("only Linux says how large a process is in this way")
     code = (
-        "import torch; from masquerade import kernels; from masquerade.serve.shared_weights import give_back\n"
+        "import torch; from masquerade import kernels; from masquerade.serve.heap import give_back\n"
         "size = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096 >> 20\n"
         "kernels.use(); found = [torch.ones(2**22) for _ in range(24)]; del found\n"
         "before = size(); give_back(); print(before - size())"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,19 @@ def test_a_short_job_passes_a_long_one_that_does_not_wait_for_ever(monkeypatch: 
         scheduler.thread.shutdown()
 
     asyncio.run(test())
+
+
+def test_freed_memory_is_given_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[float]()
+    monkeypatch.setattr("masquerade.serve.scheduler.give_back", lambda: given.append(time.monotonic()))
+    monkeypatch.setattr("masquerade.serve.scheduler.GIVE_BACK", 0.2)
+
+    async def test(scheduler: Scheduler) -> None:
+        for _ in range(12):
+            await scheduler.submit(Connection(), [Recorder(seconds=0.05)], ["a"], [10])
+
+    scheduled(test)
+    assert len(given) >= 2 and all(later - earlier >= 0.2 for earlier, later in pairwise(given))
 
 
 def test_one_bad_text_spoils_no_other() -> None:

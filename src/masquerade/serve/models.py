@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -25,14 +26,13 @@ from masquerade.reading.shipped import LANGUAGES, shipped
 from masquerade.serve.answering import common_folder
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
+from masquerade.serve.heap import give_back
 from masquerade.serve.limits import ServiceLimits
-from masquerade.serve.shared_weights import give_back, share_weights
+from masquerade.serve.shared_weights import share_weights
 from masquerade.writing.shipped import SHIPPED_WRITERS, shipped_writer
 from masquerade.writing.writer import Writer
 
-KERNELS = (
-    32  # prepared matrix products that are kept, one for a size of a batch; 1,024 are usual, and grow to gigabytes
-)
+KERNELS = 32  # prepared matrix products that are kept, each for one size of a batch; the usual 1,024 take gigabytes
 BEGINNINGS = 40_000  # characters of a request's texts by which its language is found
 WINDOW_TOKENS = 200_000  # of the texts whose windows are kept from one request to the next; about 200 bytes each
 
@@ -111,6 +111,7 @@ class ServedModels:
         if sources.shared_weights:
             for model in self._networks():
                 share_weights(model, Path(sources.shared_weights).expanduser())
+        gc.collect()
         give_back()
         self.counters = {
             **{("reader", name): TokenCounter(each.tokenizer) for name, each in self.readers.items()},

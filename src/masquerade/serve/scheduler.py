@@ -19,11 +19,13 @@ from starlette.requests import Request
 
 from masquerade.errors import MasqueradeError
 from masquerade.serve.failures import ServiceError, log_unexpected
+from masquerade.serve.heap import give_back
 from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.metrics import Metrics
 
 RATE = 20_000.0  # tokens a second, until it has been measured
 PADDING = 0.25  # of the tokens of a batch, the share that may be padding
+GIVE_BACK = 30.0  # seconds after which freed memory is given back again; that takes some 20 ms
 SLICE = 0.03  # seconds that a generated text goes on between two batches
 
 T = TypeVar("T")
@@ -75,6 +77,7 @@ class Scheduler:
         self._jobs = list[Job]()
         self._streams = list[Stream]()
         self._starting = 0  # streams that wait for their first turn
+        self._give_back_at = 0.0
         self._together = False  # whether the last batch had several jobs, so that more may be on their way
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -200,6 +203,9 @@ class Scheduler:
             batch = self._take()
             if batch:
                 await self._run_batch(batch)
+                if time.monotonic() > self._give_back_at:
+                    await self.call(give_back)
+                    self._give_back_at = time.monotonic() + GIVE_BACK
             for stream in [each for each in self._streams if each.wanted]:
                 for piece in await self.call(lambda stream=stream: _advance(stream)):  # type: ignore[misc]
                     stream.out.put_nowait(piece)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import hashlib
 import json
 import struct
-import sys
 from pathlib import Path
 
 import torch
@@ -38,14 +35,6 @@ def share_weights(model: nn.Module, folder: Path) -> Path:
         parameter.data = mapped[name]
         parameter.requires_grad_(False)
     return path
-
-
-def give_back() -> None:
-    """Give the memory that loading has freed back to the system, where the C library can: by itself it keeps it for
-    later tensors, and so much are never needed again."""
-    gc.collect()
-    if sys.platform == "linux" and hasattr(ctypes.CDLL(None), "malloc_trim"):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _mapped(path: Path) -> dict[str, Tensor]:
