@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,7 +26,7 @@ from masquerade.documents.document import language
 from masquerade.memory.retrieval import search
 from masquerade.memory.retrieval.evaluation import has_answer
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
-from masquerade.memory.retrieval.search import POOL, combine
+from masquerade.memory.retrieval.search import DENSE, POOL, combine
 from masquerade.memory.retrieval.words import sentence_terms
 from masquerade.reading.reader import Reader
 from masquerade.reading.records import QuestionRecord, read_questions
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--asked")
     parser.add_argument("--more", action="append", default=[], help="further passages: a file, and how many records")
     parser.add_argument("--encoder", action="append", default=[])
+    parser.add_argument("--documents", type=int, default=0, help="use only so many, those that are asked for first")
     parser.add_argument("--weights", default="0.3,0.4,0.5,0.6", help="of vectors against words")
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--bfloat16", action="store_true", help="encode in bfloat16")
@@ -62,6 +64,8 @@ def main() -> None:
         documents += [each for each in dict.fromkeys(further) if each not in set(documents)]
     chosen = np.random.default_rng(0).permutation(len(asked))[: options.questions]
     asked = [asked[index] for index in sorted(chosen)]
+    if options.documents:
+        documents, asked = fewer(documents, asked, options.documents)
     print(f"{options.set}: {len(asked)} questions, {len(documents):,} documents")
     reader = loaded_reader(language(asked[0].record.question)) if options.read else None
     half = torch.autocast("cpu", torch.bfloat16) if options.bfloat16 else nullcontext()
@@ -106,6 +110,14 @@ def passages(file: str, asked: str | None) -> tuple[list[tuple[str, str]], list[
     return [("", text) for text in numbers], [Asked(each, frozenset({numbers[each.passages[0]]})) for each in found]
 
 
+def fewer(documents: list[tuple[str, str]], asked: list[Asked], most: int) -> tuple[list[tuple[str, str]], list[Asked]]:
+    """Some of the documents, those of the questions first, and the questions with their new numbers."""
+    order = list(dict.fromkeys([number for each in asked for number in sorted(each.gold)] + [*range(len(documents))]))
+    place = {number: index for index, number in enumerate(order[:most])}
+    renumbered = [replace(each, gold=frozenset(place[number] for number in each.gold)) for each in asked]
+    return [documents[number] for number in order[:most]], renumbered
+
+
 def fill(kb: KnowledgeBase, documents: list[tuple[str, str]], folder: Path) -> dict[int, int]:
     """Index documents as records of files. Returns the document that each passage of the collection is of."""
     source = folder.with_name(f"{folder.name}-texts")
@@ -121,8 +133,8 @@ def fill(kb: KnowledgeBase, documents: list[tuple[str, str]], folder: Path) -> d
 def report(
     kb: KnowledgeBase, asked: list[Asked], owner: dict[int, int], weights: list[float], before: list[list[int]]
 ) -> list[list[int]]:
-    """Print recall by BM25 alone and by words (unless it was printed before), vectors, and both with several weights.
-    Returns the rankings by BM25."""
+    """Print recall by BM25 alone and by words (unless it was printed before), vectors, vectors with BM25 alone, and
+    vectors with words, with several weights. Returns the rankings by BM25."""
     by_words = [kb.words.search(each.record.question, POOL) for each in asked]
     ranked = [[id for id, _ in ranking] for ranking in by_words]
     by_vectors = [list[tuple[int, float]]() for _ in asked]
@@ -135,7 +147,7 @@ def report(
         stored = kb.store.passages(list(dict.fromkeys(id for id, _ in (*words, *dense))))
         near.append(kb.near(each.record.question, stored))
 
-    def combined(weight: float) -> list[list[int]]:
+    def combined(weight: float, near: Sequence[dict[int, float] | None] = near) -> list[list[int]]:
         rankings = zip(by_words, by_vectors, near, strict=True)
         return [[id for id, _ in combine(words, dense, weight, nearer)] for words, dense, nearer in rankings]
 
@@ -144,6 +156,7 @@ def report(
         show("words", kb, combined(0.0), ranked, asked, owner)
     if kb.dense:
         show("vectors", kb, [[id for id, _ in ranking] for ranking in by_vectors], ranked, asked, owner)
+        show(f"BM25, {DENSE:.1f}", kb, combined(DENSE, [None] * len(asked)), ranked, asked, owner)
         for weight in weights:
             show(f"both, {weight:.1f}", kb, combined(weight), ranked, asked, owner)
     return ranked
