@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import re
@@ -27,6 +28,7 @@ HAN = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS)  # for
 CHINESE = re.compile(f"[{HAN}]")  # one Chinese character
 
 
+@functools.lru_cache(maxsize=2**16)
 def is_wide(character: str) -> bool:
     """Whether this is a Chinese (or Japanese) character or punctuation mark, written without spaces."""
     return any(first <= ord(character) <= last for first, last in _WIDE)
