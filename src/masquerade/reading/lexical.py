@@ -21,7 +21,7 @@ class WindowIndex:
 
     def __init__(self, windows: Sequence[Window], small_letters: Sequence[int] = ()) -> None:
         """``small_letters``: for each id that of its token in small letters, so that capitals make no difference."""
-        self.windows, self.small_letters = windows, np.asarray(small_letters, dtype=np.int64)
+        self.windows, self.small_letters = windows, small_letters
 
     @functools.cached_property
     def lexical(self) -> LexicalIndex:
@@ -36,10 +36,7 @@ class WindowIndex:
         return scores - float(scores.max())
 
     def _in_small_letters(self, ids: Sequence[int]) -> Sequence[int]:
-        if not len(self.small_letters):
-            return ids
-        found: list[int] = self.small_letters[np.asarray(ids, dtype=np.int64)].tolist()
-        return found
+        return [self.small_letters[number] for number in ids] if self.small_letters else ids
 
     def best(self, fits: NDArray[np.float64], most: int) -> list[int]:
         """The ``most`` windows that fit best, by their indices in the order of the text; all of them where there are no
