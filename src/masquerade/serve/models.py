@@ -65,8 +65,6 @@ class KeptWindows:
             self._kept.move_to_end(passages)
             return self._kept[passages]
         found = self._cut(passages)
-        if self._kept:  # an array as long as the vocabulary, which all texts share
-            found.small_letters = next(iter(self._kept.values())).small_letters
         self._kept[passages] = found
         self._held += _size(found)
         while self._held > self._most and len(self._kept) > 1:
