@@ -199,5 +199,6 @@ def test_recipes_that_cannot_be_are_one_sentence(
         (("temperature=0.0",), "above 0"),
         (("pooling=max",), "There is no pooling 'max'"),
         (("neighbours=5",), "has to divide 'group'"),
+        (("frozen=3", "hard=0", "mine_every=0"), "no 3 layers"),
     ):
         assert said in refused("train", "encoder", "encoder", *base, *words, monkeypatch=monkeypatch, capsys=capsys)

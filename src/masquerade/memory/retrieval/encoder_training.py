@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from masquerade.data.examples import Example, PerExample
@@ -81,7 +81,10 @@ class ContrastiveLoss(Loss):
     def __init__(self, model: Model, pooling: Pooling, temperature: float, frozen: int = 0) -> None:
         super().__init__(model)
         self.pooling, self.temperature = pooling, temperature
-        kept = [model.words, model.embeddings, *list(model.stack.layers)[:frozen]] if frozen else []
+        layers = getattr(model.stack, "layers", None)
+        if frozen and (not isinstance(layers, nn.ModuleList) or frozen > len(layers)):
+            raise MasqueradeError(f"This network has no {frozen} layers that could be 'frozen'; give a smaller number.")
+        kept = [model.words, model.embeddings, *layers[:frozen]] if frozen and layers is not None else []
         for part in (model.pooler, model.heads, *kept):  # nothing reads the first two
             if part is not None:
                 part.requires_grad_(False)
