@@ -254,6 +254,7 @@ def plot(runs: Mapping[tuple[str, int], Sequence[TitleRun]], lead: float, path: 
     axes.set(xscale="log", xlabel="steps", ylabel="ROUGE-L")
     ticks = sorted({steps for _, steps in runs})
     axes.set_xticks(ticks, [f"{each:,}" for each in ticks])
+    axes.minorticks_off()
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)
 
