@@ -229,7 +229,9 @@ def test_a_damaged_sentencepiece_file_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_token_in_small_letters_is_found_where_the_vocabulary_has_it(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nThe\nthe\nRome\n##Ab\n##ab\n中\n", encoding="utf-8")
+    (tmp_path / "vocab.txt").write_text(
+        "[PAD]\n[UNK]\n[CLS]\n[SEP]\nThe\nthe\nRome\n##Ab\n##ab\n中\n", encoding="utf-8"
+    )
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer is not None
     assert tokenizer.small_letters == [0, 1, 2, 3, 5, 5, 6, 8, 8, 9]
