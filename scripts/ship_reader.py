@@ -134,7 +134,7 @@ def main() -> None:
         found = tuned(reader, having + lacking, asked.metric)
         by_none, cut = found.rule(asked.lose)
         f1, right = found.at(cut, by_none)
-        for lose in (0.5, 1, 2, 3, 5, 8):
+        for lose in (0, 0.5, 1, 2, 3, 5, 8):
             each = found.rule(lose)
             print("losing {}: F1 {:.1f}, refused {:.1f} %".format(lose, *found.at(each[1], each[0])), each)
         rule = f"if that has more than {cut:.3f}" if by_none else f"below {cut:.3f}"
