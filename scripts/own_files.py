@@ -1,6 +1,6 @@
 """Ask a reader the questions about the files of examples/own, and print what it gets right.
 
-    python scripts/own_files.py --model en [--language en] [--together] [--json]
+    python scripts/own_files.py --model en [--language en] [--threshold 0] [--together] [--json]
 
 Each language has ten short files of different kinds and 60 questions, ten of them near the topic without an answer.
 They were written before any was asked, and nothing was chosen on them. An answer is right if it equals one of the
@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="en, zh, the folder of a reader or run, or a hub id")
     parser.add_argument("--language", choices=list(RULES), help="of files and questions; by default that of --model")
     parser.add_argument("--together", action="store_true", help="ask of all files at once")
+    parser.add_argument("--threshold", type=float, help="as of 'masquerade ask'; 0 always answers")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     language = asked.language or ("zh" if "zh" in Path(asked.model).name else "en")
@@ -70,7 +71,8 @@ def main() -> None:
     texts = {name: document.joined.text for name, document in documents.items()}
     everything = tuple(texts.values())
     reader = Reader.load(asked.model)
-    answers = reader.ask_many([(each.text, everything if asked.together else texts[each.file]) for each in questions])
+    pairs = [(each.text, everything if asked.together else texts[each.file]) for each in questions]
+    answers = reader.ask_many(pairs, threshold=asked.threshold)
     scores = scores_of(questions, answers, language)
     having = [score for score, each in zip(scores, questions, strict=True) if each.accepted]
     lacking = [score for score, each in zip(scores, questions, strict=True) if not each.accepted]

@@ -68,7 +68,7 @@ class RelativeTable(nn.Module):
         return (ahead + self.span).clamp(0, 2 * self.span - 1)
 
 
-class Run(NamedTuple):
+class TokenRun(NamedTuple):
     """Tokens at consecutive positions."""
 
     begin: int  # the first token, and the one after the last
@@ -81,7 +81,7 @@ class RowOfRuns:
     """A row of a batch whose tokens are in a few runs, so that distances need no table of pairs."""
 
     tokens: int  # without the padding behind them
-    runs: tuple[Run, ...]
+    runs: tuple[TokenRun, ...]
     span: int  # the greatest distance, and 1
     bias: Tensor | None  # (1, tokens, tokens), the attention mask; None where all tokens see each other
 
@@ -94,7 +94,7 @@ def rows_of_runs(layout: Layout) -> list[RowOfRuns]:
         cuts = [0, *((row.position.diff() != 1).nonzero()[:, 0] + 1).tolist(), len(row)]
         if len(row) < SHORTEST or len(cuts) > MOST_RUNS + 1:
             return []
-        runs = tuple(Run(begin, end, int(row.position[begin])) for begin, end in pairwise(cuts))
+        runs = tuple(TokenRun(begin, end, int(row.position[begin])) for begin, end in pairwise(cuts))
         span = max(run.position + run.end - run.begin for run in runs) - min(run.position for run in runs)
         seen = None if all_visible(row, row) else visible(row)
         if seen is not None and not bool(seen.any(-1).all()):

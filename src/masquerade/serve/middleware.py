@@ -48,7 +48,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         start, status, method, seconds = time.perf_counter(), [0], scope["method"], self.service.limits.seconds
-        body, limit = Body(self.service, receive), asyncio.timeout(seconds)
+        body, limit = ReceivedBody(self.service, receive), asyncio.timeout(seconds)
         if method == "HEAD":  # as GET; the server leaves the body out
             scope = {**scope, "method": "GET"}
 
@@ -126,7 +126,7 @@ class Guard:
         log.info("%s %s %d %.0f ms", method, route, status, 1000 * seconds)
 
 
-class Body:
+class ReceivedBody:
     """The body of a request, which counts among the bytes that the service holds until it is dropped."""
 
     def __init__(self, service: Service, receive: Receive) -> None:
