@@ -25,7 +25,6 @@ from masquerade.layout import IGNORE, visible
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
 from masquerade.objectives.base import Objective
-from masquerade.objectives.electra import ElectraLoss
 from masquerade.objectives.registry import OBJECTIVES, make_objective
 from masquerade.text.tokenizer import Tokenizer
 from masquerade.text.vocabulary import Vocabulary
@@ -66,9 +65,8 @@ def rows_of(home: Path, objective: str = "mlm", seed: int = 1, copies: int = 0) 
 
 def take(rows: PackedRows, count: int, cursor: DataCursor | None = None) -> list[tuple[list[int], DataCursor]]:
     stream = rows(cursor or DataCursor())
-    return [
-        (collate([row]).layout.ids.flatten().tolist(), after) for row, after in (next(stream) for _ in range(count))
-    ]
+    drawn = (next(stream) for _ in range(count))
+    return [(collate([row]).layout.ids.flatten().tolist(), after) for row, after in drawn]
 
 
 def test_text_json_and_parquet_give_the_same_tokens(home: Path, tmp_path: Path) -> None:
@@ -204,50 +202,6 @@ def test_fixed_masks_come_again_and_dynamic_ones_do_not(home: Path) -> None:
     assert static[:2] * 3 == static
     assert static[0] != static[1]
     assert labels(6) == labels(0), "with as many copies as epochs there is no difference"
-
-
-def test_electra_trains_two_networks_that_share_their_embeddings(home: Path, tmp_path: Path) -> None:
-    changes = ("objective=electra", "options.size=0.5", "steps=6", "save_every=3")
-    run = Run(recipe(home, tmp_path, *changes))
-    loss = run.bare
-    assert isinstance(loss, ElectraLoss)
-    assert loss.generator.spec.width == 8
-    assert loss.generator.words is loss.model.words
-    assert loss.generator.embeddings.positions is loss.model.embeddings.positions
-    rows, _ = next(run.job.batches(DataCursor()))
-    parts = loss(collate(rows))
-    assert loss.total(parts, loss.counts(rows)).item() == pytest.approx(
-        parts["tokens"].item() / loss.counts(rows)["tokens"]
-        + 50 * parts["replaced"].item() / loss.counts(rows)["replaced"]
-    )
-    parts["replaced"].backward()
-    assert all(weight.grad is None for weight in loss.generator.stack.parameters())
-    assert loss.model.words.table.weight.grad is not None
-    run.optimizer.zero_grad()
-    run.train()
-    saved = [load(tmp_path / "step-6" / name) for name in ("", "generator")]
-    assert [model.spec.outputs for model in saved] == [("detect",), ("lm",)]
-    assert torch.equal(saved[0].words.table.weight, saved[1].words.table.weight)
-    assert load(tmp_path).spec == saved[0].spec, "a run's folder stands for its last checkpoint"
-
-
-def test_electra_trains_two_networks_with_embeddings_of_their_own(home: Path, tmp_path: Path) -> None:
-    run = Run(recipe(home, tmp_path, "objective=electra", "options.size=0.5", "options.shared=false", "steps=2"))
-    loss = run.bare
-    assert isinstance(loss, ElectraLoss)
-    assert loss.generator.words is not loss.model.words
-    loss(collate(next(run.job.batches(DataCursor()))[0]))["replaced"].backward()
-    assert all(weight.grad is None for weight in loss.generator.parameters())
-    run.optimizer.zero_grad()
-    run.train()
-    saved = [load(tmp_path / "step-2" / name) for name in ("", "generator")]
-    assert not torch.equal(saved[0].words.table.weight, saved[1].words.table.weight)
-
-
-def test_electra_judges_every_token(home: Path, tmp_path: Path) -> None:
-    run = Run(recipe(home, tmp_path, "objective=electra"))
-    rows, _ = next(run.job.batches(DataCursor()))
-    assert run.bare.counts(rows)["replaced"] == sum(len(example.layout) for row in rows for example in row)
 
 
 def test_only_documents_end(home: Path) -> None:
