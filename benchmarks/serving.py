@@ -80,7 +80,7 @@ def measure_closed(kept: Kept, options: list[str], given: argparse.Namespace) ->
             for count in missing:
                 for mode, service in services.items():
                     load = functools.partial(closed, service.port, given.texts, count, given.seconds, seed=count)
-                    run = functools.partial(quiet, load, (one, other))
+                    run = functools.partial(quiet, load, service, (one, other))
                     kept.measure(("closed", mode, str(count)), run)
     rows = {mode: kept.get("closed", mode) for mode in MODES}
     kept.found["closed"]["gain"] = {
@@ -89,13 +89,18 @@ def measure_closed(kept: Kept, options: list[str], given: argparse.Namespace) ->
     }
 
 
-def quiet(load: Callable[[], Coroutine[Any, Any, Load]], services: Sequence[Service]) -> dict[str, Any]:
-    """What a load gave, with the share of the machine that other programs had; tried again where they had more than a
-    tenth, and the quietest of three tries if they always had."""
+def quiet(
+    load: Callable[[], Coroutine[Any, Any, Load]], service: Service, services: Sequence[Service]
+) -> dict[str, Any]:
+    """What a load gave, with the processor time that the service took for an answer, and the share of the machine that
+    other programs had; tried again where they had more than a tenth, and the quietest of three tries if they always
+    had."""
     tries = list[dict[str, Any]]()
     while len(tries) < TRIES and not (tries and tries[-1]["others_share"] <= QUIET):
+        before = service.seconds()
         found, share = others_share(lambda: asyncio.run(load()), services)
-        tries.append({**found.summary(), "others_share": share})
+        taken = round(1000 * (service.seconds() - before) / max(1, found.statuses[200]), 1)
+        tries.append({**found.summary(), "processor_ms": taken, "others_share": share})
     return min(tries, key=lambda each: float(each["others_share"]))
 
 
@@ -116,10 +121,13 @@ def measure_poisson(kept: Kept, options: list[str], given: argparse.Namespace) -
         def holds(eighths: int) -> bool:
             rate = round(eighths * most / 8, 1)
             seconds = given.seconds if given.smoke else max(given.seconds, 200 / rate)  # 99 % need some requests
-            load = kept.measure(
-                ("poisson", "rates", f"{rate:g}"),
-                lambda: asyncio.run(poisson(service.port, given.texts, rate, seconds)).summary(),
-            )
+
+            def arrive() -> dict[str, Any]:
+                run = functools.partial(poisson, service.port, given.texts, rate, seconds)
+                load, share = others_share(lambda: asyncio.run(run()), [service])
+                return {**load.summary(), "others_share": share}
+
+            load = kept.measure(("poisson", "rates", f"{rate:g}"), arrive)
             return set(load["statuses"]) == {"200"} and load["p99_ms"] <= SECOND
 
         low, high = 0, 16  # beyond 8 where something else had the machine while these clients were measured
@@ -157,7 +165,8 @@ def measure_overload(kept: Kept, options: list[str], given: argparse.Namespace) 
     def run() -> dict[str, Any]:
         with Service("--queue-tokens", str(QUEUE), *options) as service:
             asyncio.run(closed(service.port, given.texts, 2, min(2.0, given.seconds), seed=999))  # warm
-            return asyncio.run(loaded(service.port))
+            found, share = others_share(lambda: asyncio.run(loaded(service.port)), [service])
+            return {**found, "others_share": share}
 
     kept.measure(("overload",), run)
 
@@ -165,17 +174,22 @@ def measure_overload(kept: Kept, options: list[str], given: argparse.Namespace) 
 def measure_memory(kept: Kept, options: list[str], given: argparse.Namespace) -> None:
     """The size of the process, twenty times over some minutes of load with new passages."""
 
-    def run() -> dict[str, Any]:
+    def turns(service: Service) -> tuple[list[float], int]:
         sizes, answers, turn_seconds = list[float](), 0, 3 * given.minutes
+        for turn in range(20):
+            load = asyncio.run(closed(service.port, given.texts, 8, given.duty * turn_seconds, seed=100 + turn))
+            answers += load.statuses[200]
+            sizes.append(service.megabytes())
+            time.sleep(max(0.0, turn_seconds - load.seconds))
+        return sizes, answers
+
+    def run() -> dict[str, Any]:
         with Service("--memory", "16", *options) as service:
-            for turn in range(20):
-                load = asyncio.run(closed(service.port, given.texts, 8, given.duty * turn_seconds, seed=100 + turn))
-                answers += load.statuses[200]
-                sizes.append(service.megabytes())
-                time.sleep(max(0.0, turn_seconds - load.seconds))
+            (sizes, answers), share = others_share(lambda: turns(service), [service])
         growth = round(max(sizes[15:]) / max(sizes[5:10]), 3)
         return {
-            "minutes": given.minutes, "duty": given.duty, "answers": answers, "megabytes": sizes, "growth": growth
+            "minutes": given.minutes, "duty": given.duty, "answers": answers, "megabytes": sizes, "growth": growth,
+            "others_share": share,
         }  # fmt: skip
 
     kept.measure(("memory",), run)

@@ -1,16 +1,18 @@
 """The questions that the English encoder is trained on, next to those about the same article.
 
-    python scripts/encoder_data.py QUESTIONS MULTIHOP OUT [SHARE]
+    python scripts/encoder_data.py QUESTIONS MULTIHOP OUT [SHARE [LETTERS]]
 
 QUESTIONS is what scripts/reading_data.py has written (en-train.jsonl, whose articles are in no test), MULTIHOP a folder
 with hotpot-train-100.json, 2wiki-train-500.json and the reported hotpot-200.json and hotpot-pool.jsonl; articles of
-these two are left out. Writes OUT: a question a line, of all articles or of a SHARE of them. Half of the passages keep
-the title of their article.
+these two are left out. Writes OUT: a question a line, of all articles or of a SHARE of them; with LETTERS only about
+passages of at most so many letters that have three questions, which cost the least time for each question. Half of the
+passages keep the title of their article.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,10 +33,10 @@ REPORTED = ("hotpot-200.json", "hotpot-pool.jsonl")
 
 def main() -> None:
     """Select the questions, and write them by article."""
-    if len(sys.argv) not in (4, 5):
+    if len(sys.argv) not in (4, 5, 6):
         sys.exit(__doc__)
     questions, multihop, out = map(Path, sys.argv[1:4])
-    share = float(sys.argv[4]) if len(sys.argv) == 5 else 1.0
+    share = float(sys.argv[4]) if len(sys.argv) > 4 else 1.0
     records = [*single(questions / "en-train.jsonl"), *several(multihop)]
     found = dict[tuple[str, str], list[QuestionRecord]]()
     for record, article in zip(records, articles(records), strict=True):
@@ -43,6 +45,10 @@ def main() -> None:
         found.setdefault((record.id.split("/")[0], article), []).append(kept)
     names = sorted(name for name in found if chance("/".join(name)) < share)
     ordered = [record for name in names for record in sorted(found[name], key=lambda each: each.passages)]
+    if len(sys.argv) > 5:
+        asked = Counter(each.passages for each in ordered)
+        fits = {passages for passages, count in asked.items() if count > 2 and len(passages[0]) <= int(sys.argv[5])}
+        ordered = [each for each in ordered if each.passages in fits]
     about = len({each.passages for each in ordered})
     print(f"{out}: {write_questions(ordered, out):,} questions about {about:,} passages")
 

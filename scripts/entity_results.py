@@ -1,6 +1,6 @@
 """The runs behind the table of entity memories in docs/entities.md: one small budget for all of them.
 
-    python scripts/entity_results.py DATA OUT --start ENCODER [--seeds 3] [--facts 0] [--kinds …] [KEY=VALUE …]
+    python scripts/entity_results.py DATA OUT --start ENCODER [--seeds 3] [--texts 4832] [--kinds …] [KEY=VALUE …]
 
 DATA has facts/trex/*.jsonl, facts/relations.json and entities/fewrel-sentences.jsonl. Subjects are split into training
 (8 of 10) and test (2 of 10), since a random split of facts leaks. A sentence that shows its answer is left out. The
@@ -19,6 +19,7 @@ import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean, stdev
@@ -46,6 +47,7 @@ from masquerade.training.recipe import read_recipe
 RECIPE = Path(__file__).parents[1] / "recipes" / "entities.toml"
 BATCH, LENGTH = 64, 96
 DESCRIBED = 4  # relations of a description
+LINKER_RATE = 1e-3  # of KnowBERT's memory, while it is trained alone
 UNTRAINED = "untrained"  # a memory of facts as it begins
 
 
@@ -59,19 +61,25 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--facts", type=int, default=0, help="facts of each relation; 0: all")
     parser.add_argument("--sentences", type=int, default=0, help="sentences of FewRel; 0: all")
+    parser.add_argument("--texts", type=int, default=4832, help="training texts of each run, drawn at random")
     parser.add_argument("--test", type=int, default=0, help="test sentences of each kind, drawn at random; 0: all")
+    parser.add_argument("--skip", type=int, default=0, help="test sentences that are left out first: choose on others")
+    parser.add_argument("--keep", action="store_true", help="keep the trained networks")
     options = parser.parse_intermixed_args()
     options.out.mkdir(parents=True, exist_ok=True)
     prepare(options.data, options.out, options.facts, options.sentences, options.start)
-    test = drawn(read_linked(str(options.out / "test.jsonl")), options.test)
+    test = drawn(read_linked(str(options.out / "test.jsonl")), 0)[options.skip :][: options.test or None]
     floor = majority(read_linked(str(options.out / "train.jsonl")), test)
     print(f"{len(test)} test sentences; the most frequent object of each relation: {floor:.1%}\n", flush=True)
     cells, path = dict[str, dict[str, float]](), options.out / "results.json"
     if path.is_file():
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    sizes = [f"{name}={getattr(options, name)}" for name in ("texts", "test", "skip")]
+    settings = " ".join([*sizes, *sorted(options.changes)])
+    kinds = options.kinds.split(",")
     for seed in range(1, options.seeds + 1):  # one seed of every kind first: an early end leaves whole columns
-        for kind in options.kinds.split(","):
-            cell = " ".join([kind, str(seed), f"test={options.test}", *sorted(options.changes)])
+        for kind in kinds:
+            cell = f"{kind} {seed} {settings}"
             if cell in cells or (kind == UNTRAINED and seed > 1):
                 continue
             began, run = time.process_time(), options.out / cell.replace(" ", "-").replace("/", "-")
@@ -79,9 +87,13 @@ def main() -> None:
             found = score(load(run), options.out, test, kind, options.test)
             cells[cell] = {**found, "CPU seconds": time.process_time() - began}
             write_text(path, json.dumps({"majority": floor, "cells": cells}, indent=1) + "\n")
-            shutil.rmtree(run)
+            if not options.keep:
+                for made in (run, Path(f"{run}-linker")):
+                    shutil.rmtree(made, ignore_errors=True)
+                    Path(f"{made}.jsonl").unlink(missing_ok=True)
             print(f"{cell}: {found['accuracy']:.1%}", flush=True)
-    chosen = {kind: [cells[cell] for cell in cells if cell.split()[0] == kind] for kind in options.kinds.split(",")}
+    names = {kind: [f"{kind} {seed} {settings}" for seed in range(1, options.seeds + 1)] for kind in kinds}
+    chosen = {kind: [cells[cell] for cell in each if cell in cells] for kind, each in names.items()}
     print_table(chosen, floor)
 
 
@@ -126,9 +138,9 @@ def known_from_training(files: Sequence[str]) -> Gathered:
     return whole
 
 
-def drawn(records: Sequence[LinkedRecord], count: int) -> list[LinkedRecord]:
-    """So many of the records, always the same ones; all of them for 0."""
-    return [records[index] for index in rng_for(3, len(records)).permutation(len(records))[: count or None]]
+def drawn(records: Sequence[LinkedRecord], count: int, seed: int = 3) -> list[LinkedRecord]:
+    """So many of the records, the same ones for the same seed; all of them for 0."""
+    return [records[index] for index in rng_for(seed, len(records)).permutation(len(records))[: count or None]]
 
 
 def held_out(subject: str) -> bool:
@@ -165,16 +177,24 @@ def majority(train: Sequence[LinkedRecord], test: Sequence[LinkedRecord]) -> flo
 
 
 def train(options: argparse.Namespace, kind: str, seed: int, run: Path) -> None:
-    """One run by the recipe; a run that was stopped goes on."""
-    out = options.out
-    name = "facts" if kind == UNTRAINED else kind
+    """One run by the recipe, over ``--texts`` texts; a run that was stopped goes on."""
+    out, name = options.out, "facts" if kind == UNTRAINED else kind
     settings = [f"kind='{name}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / 'kb'}'",
-                f"out='{run}'", f"train=['{out / 'train.jsonl'}']", "held_out=[]"]  # fmt: skip
-    job = TrainEntities(read_recipe(RECIPE, EntityTraining, [*settings, *options.changes]))
+                f"out='{run}'", f"train=['{run}.jsonl']", "held_out=[]", "epochs=1", "save_every=40"]  # fmt: skip
+    recipe = read_recipe(RECIPE, EntityTraining, [*settings, *options.changes])
+    linker = options.texts // 3 if kind == "knowbert" else 0
+    if linker:  # the memory first, with the encoder as it is, on texts with linked names; then both
+        first = replace(recipe, out=f"{run}-linker", train=(f"{run}-linker.jsonl",), frozen=True, rate=LINKER_RATE)
+        some = [record for record in read_linked(str(out / "train.jsonl")) if not record.answer]
+        write(Path(first.train[0]), [plain(record) for record in drawn(some, linker, seed)])
+        Run(TrainEntities(first), resume=True).train()
+        recipe = replace(recipe, start=first.out)
+    texts = drawn(read_linked(str(out / "train.jsonl")), options.texts - linker, seed)
+    write(Path(recipe.train[0]), [plain(record) for record in texts])
     if kind == UNTRAINED:
-        save(job.begin()[""], run)
+        save(TrainEntities(recipe).begin()[""], run)
     else:
-        Run(job, resume=True).train()
+        Run(TrainEntities(recipe), resume=True).train()
 
 
 def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str, count: int) -> dict[str, float]:
@@ -198,39 +218,47 @@ def score(model: Model, out: Path, test: Sequence[LinkedRecord], kind: str, coun
 
 def changed(model: Model, out: Path, test: Sequence[LinkedRecord]) -> dict[str, float]:
     """How answers follow a knowledge base without the facts of the test subjects, and one with other objects."""
-    copy = out / "kb-changed"
     facts = sorted({(record.mentions[0].key, record.relation) for record in test})
     objects: dict[str, list[str]] = defaultdict(list)
     for record in test:
         objects[record.relation].append(record.answer)
-    found, rng = dict[str, float](), rng_for(7)
-    for what in ("removed", "edited"):
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(out / "kb", copy)
-        memory = FactMemory(copy)
-        new: dict[tuple[str, str], str] = {}
-        with memory.store.change() as connection:  # one transaction, not thousands
-            for subject, relation in facts:
-                keys = memory.entity(subject).number, memory.relation(relation).number
-                connection.execute("DELETE FROM fact WHERE subject = ? AND relation = ?", keys)
-                if what == "edited":
-                    new[subject, relation] = objects[relation][int(rng.integers(len(objects[relation])))]
-                    thing = memory.entity(new[subject, relation]).number
-                    connection.execute("INSERT INTO fact VALUES (?, ?, ?)", (*keys, thing))
+    rng = rng_for(7)
+    new = {(subject, relation): objects[relation][int(rng.integers(len(objects[relation])))]
+           for subject, relation in facts}  # fmt: skip
+    with changed_base(out, facts) as memory:
+        found = {"accuracy, facts removed": accuracy(predictions(model, memory, test), test, memory)}
+    with changed_base(out, facts, new) as memory:
         predicted = predictions(model, memory, test)
-        if what == "removed":
-            found["accuracy, facts removed"] = accuracy(predicted, test, memory)
-        else:
-            asked = [replace(record, answer=new[record.mentions[0].key, record.relation]) for record in test]
-            found["accuracy, facts edited"] = accuracy(predicted, asked, memory)
-            rows = [memory.row(memory.entity(record.mentions[0].key).number, memory.relation(record.relation).number)
-                    for record in asked]  # fmt: skip
-            found_facts = [fact == row for (_, fact), row in zip(predicted, rows, strict=True)]
-            followed = [hit for hit, read in zip(hits(predicted, asked, memory), found_facts, strict=True) if read]
-            found |= {"fact found": mean(found_facts)} | ({"followed if found": mean(followed)} if followed else {})
-        memory.close()
+        asked = [replace(record, answer=new[record.mentions[0].key, record.relation]) for record in test]
+        rows = [memory.row(memory.entity(record.mentions[0].key).number, memory.relation(record.relation).number)
+                for record in asked]  # fmt: skip
+        right = hits(predicted, asked, memory)
+    found["accuracy, facts edited"] = mean(right)
+    found_facts = [fact == row for (_, fact), row in zip(predicted, rows, strict=True)]
+    followed = [hit for hit, read in zip(right, found_facts, strict=True) if read]
+    return found | {"fact found": mean(found_facts)} | ({"followed if found": mean(followed)} if followed else {})
+
+
+@contextmanager
+def changed_base(
+    out: Path, facts: Sequence[tuple[str, str]], new: Mapping[tuple[str, str], str] | None = None
+) -> Iterator[FactMemory]:
+    """A copy of the knowledge base, for a while, in which facts, given as keys of subject and relation, are taken out,
+    or have a ``new`` object."""
+    copy = out / "kb-changed"
     shutil.rmtree(copy, ignore_errors=True)
-    return found
+    shutil.copytree(out / "kb", copy)
+    memory = FactMemory(copy)
+    with memory.store.change(facts_alone=True) as connection:  # one transaction, not thousands
+        for subject, relation in facts:
+            keys = memory.entity(subject).number, memory.relation(relation).number
+            connection.execute("DELETE FROM fact WHERE subject = ? AND relation = ?", keys)
+            if new is not None:
+                thing = memory.entity(new[subject, relation]).number
+                connection.execute("INSERT INTO fact VALUES (?, ?, ?)", (*keys, thing))
+    yield memory
+    memory.close()
+    shutil.rmtree(copy, ignore_errors=True)
 
 
 @torch.inference_mode()

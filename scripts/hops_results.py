@@ -1,11 +1,12 @@
 """The figures of questions of several steps in docs/working-memory.md.
 
-    python scripts/hops_results.py OUT --shared SHARED --model RUN [--reader models/reader-en] [--limit N]
+    python scripts/hops_results.py OUT --shared SHARED [--model RUN] [--reader models/reader-en] [--limit N]
 
 SHARED has multihop/ (hotpot-200.json, 2wiki-200.json); RUN is the output of 'masquerade train cogqa'. For every
-question and its ten paragraphs: CogQA; the paragraphs that BM25 ranks first, as many as are needed; and a reader that
-reads all paragraphs in one step. Answered questions are kept in OUT, so the script can be stopped and run again. Prints
-Markdown with 95 % bootstrap intervals, and writes OUT/results.json.
+question and its ten paragraphs: CogQA; the paragraphs that BM25 ranks first, as many as are needed, and those that are
+named by the question or by one that it names; and a reader that reads all paragraphs in one step. Answered questions
+are kept in OUT, so the script can be stopped and run again. Prints Markdown with 95 % bootstrap intervals, and writes
+OUT/results.json. Without a model, it prints what BM25 and names alone find.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--shared", type=Path, required=True)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--model", default="", help="without a model: which paragraphs BM25 and names find")
     parser.add_argument("--reader", default="models/reader-en")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--limit", type=int, default=0, help="questions of each set; 0: all")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    if not options.model:
+        print_floors(options)
+        return
     asked, reader = CogQA.load(options.model), Reader.load(options.reader)
     results = dict[str, Any]()
     for name in options.sets.split(","):
@@ -49,6 +53,36 @@ def main() -> None:
         results[name] = {"questions": len(rows), **summary(rows)}
     write_text(options.out / "results.json", json.dumps(results, indent=2) + "\n")
     print_tables(results)
+
+
+def print_floors(options: argparse.Namespace) -> None:
+    """Print how often BM25 and names alone find all needed paragraphs; nothing is trained or read."""
+    print("| needed paragraphs ranked first, % | BM25 | by names alone |\n|---|---|---|")
+    for name in options.sets.split(","):
+        records = read_hops(str(options.shared / "multihop" / f"{name}.json"))[: options.limit or None]
+        with progress_bar(name, len(records)) as done:
+            rows = list[dict[str, float]]()
+            for record in records:
+                rows.append(floors(record))
+                done(1)
+        cells = [interval([row[key] for row in rows]) for key in ("bm25_found", "names_found")]
+        print(f"| {name} ({len(rows)}) | {' | '.join(cells)} |")
+
+
+def floors(record: HopRecord) -> dict[str, float]:
+    """Whether BM25, and names alone, find all needed paragraphs of a question."""
+    count, gold = len(record.gold), set(record.gold)
+    return {
+        "bm25_found": float(gold == set(record.source.search(record.question, count))),
+        "names_found": float(gold == set(by_names(record)[:count])),
+    }
+
+
+def interval(values: Sequence[float]) -> str:
+    """The mean of some shares with its bootstrap interval, in percent."""
+    index = np.random.default_rng(1).integers(len(values), size=(SAMPLES, len(values)))
+    low, high = np.percentile(np.array(values)[index].mean(1), [2.5, 97.5])
+    return f"{100 * float(np.mean(values)):.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def answered(
@@ -71,7 +105,6 @@ def answered(
 def row_of(asked: CogQA, reader: Reader, record: HopRecord) -> dict[str, Any]:
     """All figures of one question."""
     graph = asked.ask(record.question, record.source)
-    count, gold = len(record.gold), set(record.gold)
     texts = [" ".join([title, *sentences]) for title, sentences in record.paragraphs.items()]
     one = reader.ask(record.question, texts, windows=0, threshold=0.0).text
     alone = best_by_margin(graph)
@@ -79,10 +112,19 @@ def row_of(asked: CogQA, reader: Reader, record: HopRecord) -> dict[str, Any]:
     return {
         "id": record.id, "kind": graph.kind, "answer": record.answer, "cogqa": graph.answer, "one_hop": one,
         **scores,
-        "bm25_found": float(gold == set(record.source.search(record.question, count))),
+        **floors(record),
         "one_hop_f1": answer_f1(one, record.answer) if one else 0.0,
         "system1_f1": answer_f1(alone, record.answer) if alone else 0.0,
     }  # fmt: skip
+
+
+def by_names(record: HopRecord) -> list[str]:
+    """The titles of the paragraphs without any training: those that the question names, those that these name, and the
+    others as BM25 ranks them."""
+    source = record.source
+    named = source.titles.named(record.question)
+    others = [each for title in named for each in source.titles.named(" ".join(record.paragraphs[title]))]
+    return list(dict.fromkeys([*named, *others, *source.search(record.question, len(record.paragraphs))]))
 
 
 def best_by_margin(graph: CognitiveGraph) -> str:
@@ -121,6 +163,7 @@ def print_tables(results: dict[str, Any]) -> None:
     shown = {
         "cogqa_found": "needed paragraphs ranked first, CogQA",
         "bm25_found": "needed paragraphs ranked first, BM25",
+        "names_found": "needed paragraphs ranked first, by names alone",
         "cogqa_reached": "needed paragraphs read",
         "cogqa_read": "paragraphs read of a question (number)",
         "cogqa_f1": "answer F1, CogQA",

@@ -22,6 +22,7 @@ from masquerade.layout import IGNORE, Layout
 from masquerade.objectives.electra import ElectraLoss, replaced
 from masquerade.objectives.loss import Loss, TermLoss, TokenTerm
 from masquerade.objectives.recurrence import RecurrentLoss
+from masquerade.text.tokenizer import Tokenizer
 from masquerade.training.checkpoints import Store
 from masquerade.training.pretraining import Pretrain
 from masquerade.training.recipe import Pretraining, read_recipe
@@ -31,6 +32,7 @@ from masquerade.writing.segments import segment_losses
 SHARES = (0.0, 0.02, 0.1, 0.3, 0.6, 0.9)  # of the labels' own frequencies, tried one after another
 COPIES = tuple(step / 20 for step in range(20))  # how sure copying may be of the token shown
 COUNTED = 150  # steps whose labels are counted
+PAIRS = 1500  # held-out rows whose pairs are judged: with 1,500 pairs a share is known to ± 2.5 points
 MEMORIES = (0, 16, 32, 64, 128)  # tokens that a Transformer-XL may remember
 LEFT_TO_RIGHT, RIGHT_TO_LEFT = ("next",), ("backward",)
 
@@ -56,15 +58,14 @@ def measure(words: Sequence[str], threads: int, out: Path, result: Path) -> None
     found["five"] = five_gram(job, out)
     found |= {name: value for name, value in after.items() if name != "words"}
     if "pair" in networks[""].spec.all_heads:
-        found["pairs right, %"] = 100 * pair_accuracy(loss, rows)
+        found["pairs right, %"] = 100 * pair_accuracy(loss, more_rows(job, networks[""].tokenizer, PAIRS))
     if isinstance(loss, ElectraLoss):
         found["AUC"] = detector_auc(loss, rows)
     if isinstance(loss, RecurrentLoss) and networks[""].spec.mask == "causal":
         found |= memory_losses(job, loss)
     step = recipe.rows * (recipe.length if recipe.memory else recipe.row)
     key = "tokens" if "tokens" in store.history()[-1] else "held_out"
-    before = recipe.steps - recipe.stages[-1]["steps"] if recipe.stages else 0  # steps of earlier stages
-    found["curve"] = [((before + entry["step"]) * step, entry[key]) for entry in store.history() if key in entry]
+    found["curve"] = [(entry["step"] * step, entry[key]) for entry in store.history() if key in entry]
     found |= {"tokens": recipe.steps * step, "seed": recipe.seed}
     result.parent.mkdir(parents=True, exist_ok=True)
     write_text(result, json.dumps(found))
@@ -185,6 +186,13 @@ def _latest(out: str) -> Path:
     found = Store(Path(out)).latest()
     assert found is not None
     return found
+
+
+def more_rows(job: Pretrain, tokenizer: Tokenizer, count: int) -> list[Row]:
+    """The first ``count`` held-out rows, of which those that the run was evaluated on are the beginning."""
+    folder = Path(job.recipe.out) / "tokens" / "held_out"
+    stream = job._rows(job.recipe.held_out, folder, tokenizer, seed=0)(DataCursor())
+    return [row for row, _ in islice(stream, count)]
 
 
 def pair_accuracy(loss: Loss, rows: Sequence[Row]) -> float:

@@ -34,67 +34,56 @@ from pathlib import Path
 from objective_floors import measure
 
 DECODERS = ["model.layers=1"]  # of the encoder, and of the decoder
-DISTANCES = ['model.positions=["rotary"]']  # distances between tokens are learnt sooner than a table of positions
-BUCKETS = ['model.positions=["buckets"]']
+NEAR = ['model.positions=["rotary", "alibi"]']  # distances, and heads that look near from the first step on
+ROTARY = ['model.positions=["rotary"]']
+DENSE = ["model.lm_dense=true"]  # a language head that needs its dense layer, since the embeddings are of another width
 MEMORY = ["length=64", "row=64", "rows=32", "micro=32", "memory=128"]
 CHINESE = ["train=zh-train.jsonl", "held_out=zh-valid.jsonl", "tokenizer=zh-vocab"]
-FIRST = 300  # steps of a row that begins with short pieces, of all its steps
 SMALL = "train=small.jsonl"  # the first 40 articles, read again and again
-STAGES = "stages="  # begins the change that says how the first stage of a row differs
-SHORT = STAGES + "length=16"  # a token has a share in the mean over so few, so heads soon find the neighbours
-NGRAMS = SHORT + ', objective="n-gram"'
 ROWS: dict[str, tuple[str, list[str]]] = {  # name → title, and what it changes of recipes/table.toml
-    "mlm": ("masked tokens (BERT)", DISTANCES),
-    "learned": ("masked tokens in short pieces, learned positions (BERT)", ["objective=mlm", "length=32"]),
-    "nezha": ("masked tokens, relative positions (NEZHA)", ["objective=mlm", SHORT, 'model.positions=["nezha"]']),
+    "mlm": ("masked tokens (BERT)", NEAR),
+    "learned": ("masked tokens, learned positions (BERT)", ["objective=mlm"]),
+    "nezha": ("masked tokens, relative positions (NEZHA)", ["objective=mlm", 'model.positions=["nezha", "alibi"]']),
     "albert": (
         "n-grams and sentence order, shared layers, narrow embeddings (ALBERT)",
-        ["objective=sop", NGRAMS, "model.groups=1", "model.embedding=64", *DISTANCES],
+        ["objective=sop", "model.groups=1", "model.embedding=64", *DENSE, *NEAR],
     ),
-    "whole-word": ("masked whole words", [SHORT, *DISTANCES]),
-    "n-gram": ("masked n-grams", [SHORT, *DISTANCES]),
-    "entity": ("masked names (ERNIE)", ["options.names=train.jsonl", SHORT, *DISTANCES]),
-    "nsp": ("masked tokens and next sentences (BERT)", [SHORT + ', objective="mlm"', *DISTANCES]),
-    "sop": ("n-grams and sentence order", [NGRAMS, *DISTANCES]),
-    "span": ("spans and their boundaries (SpanBERT)", [SHORT, *DISTANCES]),
+    "whole-word": ("masked whole words", NEAR),
+    "n-gram": ("masked n-grams", NEAR),
+    "entity": ("masked names (ERNIE)", ["options.names=train.jsonl", *NEAR]),
+    "nsp": ("masked tokens and next sentences (BERT)", NEAR),
+    "sop": ("n-grams and sentence order", NEAR),
+    "span": ("spans and their boundaries (SpanBERT)", NEAR),
     "electra": (
         "replaced tokens (ELECTRA); the loss is the generator's",
-        ["options.size=0.5", "options.weight=1", *DISTANCES],
+        ["options.size=0.5", "options.shared=false", *DENSE, *NEAR],
     ),
-    "electra-short": (
-        "replaced tokens in short pieces, embeddings apart (ELECTRA); the loss is the generator's",
-        ["objective=electra", "options.size=0.5", "options.shared=false", "length=32", *DISTANCES],
-    ),
-    "salient": ("one date or number (REALM)", DISTANCES),
+    "salient": ("one date or number (REALM)", NEAR),
     "xlnet": ("permutation (XLNet)", []),
     "xlnet-memory": ("permutation, a memory of 128 (XLNet)", ["objective=xlnet", *MEMORY]),
-    "mpnet": ("permutation with all positions (MPNet)", [SHORT, *BUCKETS]),
-    "unilm": ("four masks (UniLM)", ["length=127", *DISTANCES]),
-    "unilm-short": (
-        "four masks, short pieces first (UniLM)",
-        ["objective=unilm", "length=127", STAGES + "length=15, options={nsp=false}", *DISTANCES],
-    ),
-    "glm": ("short blanks (GLM)", []),
-    "glm-long": ("one long blank (GLM)", []),
-    "diffusion": ("masked diffusion", DISTANCES),
-    "blocks": ("block diffusion, blocks of 4", DISTANCES),
-    "next": ("next token (GPT)", DISTANCES),
-    "backward": ("previous token", DISTANCES),
+    "mpnet": ("permutation with all positions (MPNet)", NEAR),
+    "unilm": ("four masks (UniLM)", ["length=127", *NEAR]),
+    "glm": ("short blanks (GLM)", ['model.positions=["rotary", "inner", "alibi"]']),
+    "glm-long": ("one long blank (GLM)", ['model.positions=["rotary", "inner", "alibi"]']),
+    "diffusion": ("masked diffusion", NEAR),
+    "blocks": ("block diffusion, blocks of 4", NEAR),
+    "next": ("next token (GPT)", ROTARY),
+    "backward": ("previous token", ROTARY),
     "transformer-xl": ("next token, a memory of 128 (Transformer-XL)", [*MEMORY, "model.final_norm=true"]),
     "lstm": ("next token, an LSTM", ["objective=next", "model.recurrent=lstm", "model.positions=[]"]),
     "mass": ("write the missing half (MASS)", DECODERS),
     "t5": ("write the lost spans (T5)", DECODERS),
     "bart": ("write the clean text (BART)", DECODERS),
     "pegasus": ("write the gap sentences (PEGASUS)", DECODERS),
-    "palm-1": ("masked tokens, the encoder alone (PALM, stage 1)", ["objective=palm", "options.stage=1", *DECODERS]),
-    "palm": ("write on, begun from stage 1 (PALM, stage 2)", ["start=palm-1", *DECODERS]),
-    "dynamic": (
-        "masked tokens of 40 articles, new masks each epoch (RoBERTa)",
-        ["objective=mlm", SMALL, SHORT, *DISTANCES],
+    "palm-1": (
+        "masked tokens, the encoder alone (PALM, stage 1)",
+        ["objective=palm", "options.stage=1", *DECODERS, *NEAR],
     ),
-    "static": ("the same, one mask for each piece", ["objective=mlm", SMALL, SHORT, "copies=1", *DISTANCES]),
-    "zh-tokens": ("masked tokens, Chinese", ["objective=mlm", SHORT, *CHINESE, *DISTANCES]),
-    "zh-words": ("masked whole words, Chinese", ["objective=chinese-words", SHORT, *CHINESE, *DISTANCES]),
+    "palm": ("write on, begun from stage 1 (PALM, stage 2)", ["start=palm-1", *DECODERS]),
+    "dynamic": ("masked tokens of 40 articles, new masks each epoch (RoBERTa)", ["objective=mlm", SMALL, *NEAR]),
+    "static": ("the same, one mask for each piece", ["objective=mlm", SMALL, "copies=1", *NEAR]),
+    "zh-tokens": ("masked tokens, Chinese", ["objective=mlm", *CHINESE, *NEAR]),
+    "zh-words": ("masked whole words, Chinese", ["objective=chinese-words", *CHINESE, *NEAR]),
 }
 KNOWN = ("floor", "copying", "after", "five", "tokens", "seed", "curve")  # measures with a place of their own
 OURS = ("train=", "held_out=", "tokenizer=", "start=", "options.names=")  # keys whose files lie in OUT
@@ -106,17 +95,6 @@ def changes(name: str) -> list[str]:
     return own if any(change.startswith("objective=") for change in own) else [f"objective={name}", *own]
 
 
-def staged(change: str, steps: int) -> str:
-    """A change with the steps of its stages, if it has stages."""
-    first = change.removeprefix(STAGES)
-    return change if first == change else f"{STAGES}[{{steps={FIRST}, {first}}}, {{steps={steps - FIRST}}}]"
-
-
-def last_step(name: str, steps: int) -> int:
-    """The number of steps of a row's last stage."""
-    return steps - FIRST if any(change.startswith(STAGES) for change in changes(name)) else steps
-
-
 SET: list[str] = []  # changes of all runs, from --set
 
 
@@ -125,7 +103,6 @@ def command(name: str, seed: int, out: Path, steps: int) -> list[str]:
     base = ["train=train.jsonl", "held_out=valid.jsonl", "tokenizer=vocab", *changes(name)]
     base = [f"start=palm-1-{steps}-{seed}" if change == "start=palm-1" else change for change in base]
     placed = [change.replace("=", f"={out}/", 1) if change.startswith(OURS) else change for change in base]
-    placed = [staged(change, steps) for change in placed]
     run = [f"seed={seed}", f"steps={steps}", f"out={out}/{name}-{steps}-{seed}"]
     return ["pretrain", "recipes/table.toml", *placed, *SET, *run]
 
@@ -150,15 +127,14 @@ def prepare(data: Path, out: Path, names: Sequence[str], environment: dict[str, 
 def train(name: str, seed: int, out: Path, steps: int, environment: dict[str, str]) -> bool:
     """Finish a run; whether that worked."""
     folder = out / f"{name}-{steps}-{seed}"
-    if (folder / f"step-{last_step(name, steps)}" / "state.json").is_file():
+    if (folder / f"step-{steps}" / "state.json").is_file():
         return True
     words = command(name, seed, out, steps)
     print(shlex.join(["masquerade", *words]), file=sys.stderr, flush=True)
     shared = shared_tokens(words, out)
     if shared.is_dir() and not folder.is_dir():
-        for each in (folder, folder / "stage-1")[: 2 if last_step(name, steps) < steps else 1]:
-            shutil.copytree(shared, each / "tokens")  # the same text for many rows: tokenise it once
-    resume = ["--resume"] if any(folder.glob("**/step-*")) else []
+        shutil.copytree(shared, folder / "tokens")  # the same text for many rows: tokenise it once
+    resume = ["--resume"] if any(folder.glob("step-*")) else []
     done = subprocess.run([sys.executable, "-m", "masquerade", *words, *resume], env=environment)
     return done.returncode == 0
 
@@ -175,13 +151,16 @@ def keep_tokens(name: str, seed: int, out: Path, steps: int) -> None:
     shared = shared_tokens(command(name, seed, out, steps), out)
     if source.is_dir() and not shared.is_dir():
         shutil.copytree(source, shared)
-    for each in (source, source.parent / "stage-1" / "tokens"):
-        shutil.rmtree(each, ignore_errors=True)
+    shutil.rmtree(source, ignore_errors=True)
 
 
 def results(name: str, seeds: Sequence[int], kept: Path, steps: int) -> list[dict[str, object]]:
-    """What was measured of a row, seed by seed."""
-    found = [kept / f"{name}-{steps}-{seed}.json" for seed in seeds]
+    """What was measured of a row, seed by seed: after so many steps, or if there is no such run, after the most steps
+    that were measured."""
+    own = [path.stem.rsplit("-", 2) for path in kept.glob(f"{name}-*.json")]
+    measured = [int(count) for title, count, seed in own if title == name and int(seed) in seeds]
+    shown = steps if steps in measured else max(measured, default=steps)
+    found = [kept / f"{name}-{shown}-{seed}.json" for seed in seeds]
     return [json.loads(path.read_text(encoding="utf-8")) for path in found if path.is_file()]
 
 
@@ -207,12 +186,11 @@ def table(names: Sequence[str], seeds: Sequence[int], kept: Path, steps: int) ->
         afters = [float(str(each["after"])) for each in found]
         share = [100 * (1 - after / floor) for floor, after in zip(floors, afters, strict=True)]
         parts = [part for part in found[0] if part not in KNOWN]
-        own = [staged(change, steps) for change in changes(name)]
         others = ", ".join(f"{part} {mean([each.get(part) for each in found])}" for part in parts)
         cells = [ROWS[name][0], mean([found[0]["floor"]]), mean(floors[:1])]
         cells += [mean([each.get("five") for each in found[:1]]), mean(afters), f"{mean(share, 1)} %", others]
         cells += [f"{found[0]['tokens']:,}", str(len(found))]
-        lines.append("| " + " | ".join([*cells, f"`{shlex.join(own)}`"]) + " |")
+        lines.append("| " + " | ".join([*cells, f"`{shlex.join(changes(name))}`"]) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,8 @@
 
     python scripts/reading_data.py READING OUT
 
-READING is a folder with the sets named in ENGLISH and CHINESE below; one that is absent is left out with a notice.
+READING is a folder with the sets named in ENGLISH and CHINESE below; one that is absent is left out with a notice. The
+documents of the folders everyday-en, everyday-zh and wikipedia-zh lie beside this script (scripts/everyday.py).
 Writes a question a line: OUT/en-train.jsonl to train on, OUT/en-tune.jsonl to choose settings on, and test parts that
 nothing is chosen on: OUT/en-test-wiki.jsonl, en-test-amazon.jsonl and en-test-reddit.jsonl (questions with an answer),
 en-test-squad2.jsonl (half of them human-written questions about the passage without an answer in it) and
@@ -22,6 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from everyday import everyday_questions
+
 from masquerade.data.records import read_records
 from masquerade.files import write_text
 from masquerade.reading.records import Gold, QuestionRecord, read_questions, write_questions
@@ -39,10 +42,11 @@ class Part:
     pairs: bool = False  # questions come in twins, with and without an answer
 
 
+HERE = Path(__file__).parent
 ENGLISH = [
     Part("en/squadshifts-wiki.json", 0.06, 0.12, "wiki"),
-    Part("en/squadshifts-amazon.json", 0.03, 0.08, "amazon", most=3000),
-    Part("en/squadshifts-reddit.json", 0.03, 0.08, "reddit", most=3000),
+    Part("en/squadshifts-amazon.json", 0.03, 0.08, "amazon"),
+    Part("en/squadshifts-reddit.json", 0.03, 0.08, "reddit"),
     Part("en/more/unansq-full-context.jsonl.gz", 0.15, 0.25, "squad2", pairs=True),
     Part("en/squad-train-subset.json"),
     Part("en/more/squad1-extra.jsonl"),
@@ -50,22 +54,25 @@ ENGLISH = [
     Part("en/more/unansq-dev-lowercase.jsonl", pairs=True),
     Part("en/more/squad2-train-part.jsonl"),
     Part("en/more/friendsqa-devtest.jsonl", 0.0, 1.0, "dialogue"),
-    Part("en/more/qamr-devtest.jsonl.gz", most=1500),
-    Part("en/more/policyqa-devtest.jsonl.gz", most=1000),
-    Part("en/more/subjqa.jsonl.gz", most=1500),
-    Part("en/more/iirc-subtext.jsonl.gz", most=3000),
-    Part("en/more/tweetqa.jsonl.gz", most=800),
-    Part("en/more/zsre-qa.jsonl.gz", most=1000),
-    Part("en/more/molweni-test.jsonl", most=600),
-    Part("en/more/qasper.jsonl.gz", most=600),
+    Part("en/more/qamr-devtest.jsonl.gz", most=8000),
+    Part("en/more/policyqa-devtest.jsonl.gz", most=4000),
+    Part("en/more/subjqa.jsonl.gz", most=5000),
+    Part("en/more/iirc-subtext.jsonl.gz"),
+    Part("en/more/tweetqa.jsonl.gz"),
+    Part("en/more/zsre-qa.jsonl.gz", most=3000),
+    Part("en/more/molweni-test.jsonl"),
+    Part("en/more/qasper.jsonl.gz"),
+    Part(str(HERE / "everyday-en"), 0.12, 0.12, "everyday"),
 ]
 CHINESE = [
     Part("zh/cmrc2018-train.json"),
     Part("zh/cmrc2018-trial.json", 1.0, 0.0),
     Part("zh/cmrc2018-dev.json", 0.0, 1.0, "cmrc"),
     Part("zh/more/drcd-test.jsonl.gz", 0.1, 0.3, "drcd"),
-    Part("zh/more/cail2019-reading-devtest.jsonl.gz", 0.05, 0.1, "court", most=4000),
+    Part("zh/more/cail2019-reading-devtest.jsonl.gz", 0.05, 0.1, "court"),
     Part("zh/more/dureader-checklist-dev.jsonl", 0.1, 0.3, "web"),
+    Part(str(HERE / "everyday-zh"), 0.12, 0.15, "everyday"),
+    Part(str(HERE / "wikipedia-zh"), 0.12, 0.15, "wikipedia"),
 ]
 
 
@@ -98,7 +105,10 @@ def split(
 
 
 def read(path: Path, folder: Path) -> list[QuestionRecord]:
-    """The questions of a file; where it has a passage a line, its number tells apart questions of the same id."""
+    """The questions of a file; where it has a passage a line, its number tells apart questions of the same id.
+    A folder is one of documents with questions behind them."""
+    if path.is_dir():
+        return everyday_questions(path)
     if ".jsonl" not in path.name:
         return read_questions(str(path))
     lines = []

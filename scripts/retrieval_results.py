@@ -24,6 +24,7 @@ import torch
 from masquerade.data.records import read_records
 from masquerade.documents.document import language
 from masquerade.memory.retrieval import search
+from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.memory.retrieval.evaluation import has_answer
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
 from masquerade.memory.retrieval.search import DENSE, POOL, combine
@@ -55,6 +56,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=0, help="use only so many, those that are asked for first")
     parser.add_argument("--weights", default="0.3,0.4,0.5,0.6", help="of vectors against words")
     parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--part", type=int, help="tokens of a passage's part with a vector of its own; 0: one vector")
     parser.add_argument("--bfloat16", action="store_true", help="encode in bfloat16")
     parser.add_argument("--read", type=int, default=0, help="read this many passages and score the answers")
     options = parser.parse_args()
@@ -71,8 +73,10 @@ def main() -> None:
     half = torch.autocast("cpu", torch.bfloat16) if options.bfloat16 else nullcontext()
     words = list[list[int]]()
     for encoder in options.encoder or [None]:
-        folder = options.kept / f"{Path(options.set).stem}-{len(documents)}-{Path(encoder or 'words').name}"
-        with half, KnowledgeBase.open(folder, encoder, reader, create=True) as kb:
+        parts = f"-part{options.part}" if options.part is not None else ""
+        folder = options.kept / f"{Path(options.set).stem}-{len(documents)}-{Path(encoder or 'words').name}{parts}"
+        loaded = encoder and Encoder.load(encoder, **({"part": options.part} if parts else {}))
+        with half, KnowledgeBase.open(folder, loaded, reader, create=True) as kb:
             start = time.process_time()
             owner = fill(kb, documents, folder)
             spent = time.process_time() - start

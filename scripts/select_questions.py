@@ -3,11 +3,11 @@
     python scripts/select_questions.py DATA
 
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
-(--count 9000) and DATA/zh-made.jsonl (--count 4000; 8000 for the second part), and those of
+(--count 12000) and DATA/zh-made.jsonl (--count 4000; 8000 for the second part), and those of
 scripts/structured_questions.py as DATA/en-structured.jsonl (--count 3000) and DATA/zh-structured.jsonl (--language zh
---count 2000). Writes DATA/en-selected.jsonl for the full mask, DATA/en-shared.jsonl for the shared passage;
-DATA/zh-first.jsonl, and DATA/zh-second.jsonl to go on with there. Long passages are left out, because they cost the
-most.
+--count 2000). Writes DATA/en-selected.jsonl for the full mask and DATA/en-second.jsonl to go on with there, with
+everyday documents; DATA/en-shared.jsonl for the shared passage; DATA/zh-first.jsonl, DATA/zh-second.jsonl to go on with
+there, and DATA/zh-third.jsonl with everyday documents. Long passages are left out, because they cost the most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,24 +25,54 @@ from masquerade.reading.records import QuestionRecord, read_questions, write_que
 Questions = list[QuestionRecord]
 REFUSED = ("unansq-full-context", "unansq-question-joined", "unansq-dev-lowercase", "squad2-train-part")
 LONGEST = 1300  # characters of a passage of the last part
-OTHERS = {  # questions of other fields
-    "squadshifts-amazon": 1300,
-    "squadshifts-reddit": 1300,
-    "iirc-subtext": 800,
-    "policyqa-devtest": 300,
-    "subjqa": 300,
-    "qamr-devtest": 300,
-    "tweetqa": 200,
-    "zsre-qa": 200,
-    "molweni-test": 200,
-    "qasper": 200,
+OTHERS = {  # how many questions of other fields are taken at most
+    "squadshifts-amazon": 7000,
+    "squadshifts-reddit": 7000,
+    "iirc-subtext": 4000,
+    "policyqa-devtest": 3000,
+    "subjqa": 3000,
+    "qamr-devtest": 4000,
+    "tweetqa": 2500,
+    "zsre-qa": 2000,
+    "molweni-test": 2000,
+    "qasper": 1000,
 }
+SECOND = {  # how many questions of each source the second part takes at most, beside those written for it
+    "unansq-full-context": 1700,
+    "unansq-question-joined": 1200,
+    "unansq-dev-lowercase": 2000,
+    "squad2-train-part": 200,
+    "squad-train-subset": 2800,
+    "squad1-extra": 500,
+    "squadshifts-wiki": 1200,
+    "squadshifts-amazon": 1500,
+    "squadshifts-reddit": 600,
+    "iirc-subtext": 400,
+    "policyqa-devtest": 400,
+    "subjqa": 300,
+    "qasper": 200,
+    "structured-en": 500,
+    "word": 400,
+    "name": 300,
+    "near": 200,
+}
+THIRD = {  # the same for the third Chinese part
+    "cmrc2018-train": 6000,
+    "drcd-test": 2000,
+    "cail2019-reading-devtest": 2500,
+    "dureader-checklist-dev": 700,
+    "structured-zh": 800,
+    "near": 600,
+    "word": 500,
+    "name": 400,
+}
+WRITTEN = ("everyday", "wikipedia")  # sources whose questions were written for this reader
 CHOSEN = {  # the longest passages that are taken whole, by the beginning of the source's name
-    "squad-train-subset": 900,
-    "squad1-extra": 900,
-    "squadshifts-wiki": 1100,
+    "squad-train-subset": 1200,
+    "squad1-extra": 1200,
+    "squadshifts-wiki": LONGEST,
     "unansq": LONGEST,
-    "squad2": 1100,
+    "squad2": LONGEST,
 }
 WORD = re.compile(r"[^\W_]+")
 INSIDE = re.compile(r"(?<=[^\s.?!:\"”] )[^\W_]+")  # words that do not begin a sentence
@@ -111,7 +141,7 @@ def in_any_case(record: QuestionRecord, rng: random.Random) -> QuestionRecord:
 
 def english_selected(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
     """The questions of one pass: all of Wikipedia that are not too long, the human-written ones without an answer one
-    and a half times, and some of other fields."""
+    and a half times, and many of other fields."""
     rng, sources, found = random.Random(17), by_source(records), Questions()
     for name, questions in sources.items():
         longest = next((length for start, length in CHOSEN.items() if name.startswith(start)), 0)
@@ -119,10 +149,30 @@ def english_selected(records: Sequence[QuestionRecord], made: Questions, structu
     refused = [record for record in found if record.id.split("/")[0] in REFUSED]
     found += [replace(record, id=f"again/{record.id}") for record in rng.sample(refused, len(refused) // 2)]
     for name, count in OTHERS.items():
-        found += take(sources[name], 2 * count, rng, 1000)
-    found += without_answers(made, found, 3000, rng) + rng.sample(structured, 2000)
+        found += take(sources[name], count, rng, 1000)
+    found += without_answers(made, found, 4000, rng) + structured
     rng.shuffle(found)
     return [in_any_case(record, rng) for record in found]
+
+
+def with_written(records: Questions, selected: Questions, counts: Mapping[str, int], rng: random.Random) -> Questions:
+    """The questions that were written for these readers one and a half times, and some of the selected ones of each
+    source."""
+    sources = by_source(selected)
+    found = [record for record in records if record.id.startswith(WRITTEN)]
+    found += [replace(record, id=f"again/{record.id}") for record in rng.sample(found, len(found) // 2)]
+    for name, count in counts.items():
+        found += rng.sample(sources[name], min(count, len(sources[name])))
+    rng.shuffle(found)
+    return found
+
+
+def english_second(records: Questions, selected: Questions) -> Questions:
+    """The questions to go on with: those written for this reader, most human-written ones without an answer with their
+    twins, and some of the other selected ones."""
+    rng = random.Random(18)
+    found = with_written(records, selected, SECOND, rng)
+    return [in_any_case(record, rng) if record.id.startswith((*WRITTEN, "again")) else record for record in found]
 
 
 def english_shared(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
@@ -138,14 +188,16 @@ def english_shared(records: Sequence[QuestionRecord], made: Questions, structure
             found += group
     found += take(sources["squadshifts-wiki"], 1200, rng)
     for name, count in OTHERS.items():
-        found += take(sources[name], count // 2, rng, 800)
+        found += take(sources[name], count // 8, rng, 800)
     return found + without_answers(made, found, 900, rng) + structured
 
 
 def english(data: Path) -> None:
     """The questions of the reader that comes with Masquerade, and of one that shares passages."""
     parts = [read_questions(str(data / f"en-{name}.jsonl")) for name in ("train", "made", "structured")]
-    write(english_selected(*parts), data / "en-selected.jsonl")
+    selected = english_selected(*parts)
+    write(selected, data / "en-selected.jsonl")
+    write(english_second(parts[0], selected), data / "en-second.jsonl")
     write(english_shared(*parts), data / "en-shared.jsonl")
 
 
@@ -164,7 +216,9 @@ def chinese(data: Path) -> None:
     write(found, data / "zh-first.jsonl")
     every = [record for record in records if len(record.passages[0]) <= LONGEST]
     every += [each for each in made if len(each.passages[0]) <= LONGEST]
-    write(every + read_questions(str(data / "zh-structured.jsonl")), data / "zh-second.jsonl")
+    every += read_questions(str(data / "zh-structured.jsonl"))
+    write([each for each in every if not each.id.startswith(WRITTEN)], data / "zh-second.jsonl")
+    write(with_written(records, every, THIRD, random.Random(19)), data / "zh-third.jsonl")
 
 
 def write(records: Questions, path: Path) -> None:

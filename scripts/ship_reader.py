@@ -4,10 +4,10 @@
 
 TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's card comes from it. The weights of the
 heads are chosen from a small grid, unless --parts gives them, and so is the rule of no answer, by the probability of
-the best answer or by that of none: the choice with the best sum of F1 over the questions with an answer and the share
-of the others that get none, where refusing costs at most --lose points of that F1. Scores are then mapped so that they
-are the shares of right answers. Encoded passages are kept in half precision if that changes no answer. Tokens that no
-text can have are left out.
+the best answer or by that of none (--rule names one): the choice with the best sum of F1 over the questions with an
+answer and the share of the others that get none, where refusing costs at most --lose points of that F1. Scores are then
+mapped so that they are the shares of right answers. Encoded passages are kept in half precision if that changes no
+answer. Tokens that no text can have are left out.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from masquerade.reading.records import QuestionRecord, read_questions
 from masquerade.reading.scores import METRICS
 from masquerade.text.tokenizer import Tokenizer
 
+RULES = ("best", "answer", "none")
 GRID = [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 1.0), (0.0, 0.5, 1.0)]
 
 
@@ -60,11 +61,12 @@ class Tuned:
         refused = sum(not answered and not real for answered, real in zip(kept, self.answerable, strict=True))
         return f1, 100 * refused / max(len(self.scores) - having, 1)
 
-    def rule(self, lose: float) -> tuple[bool, float]:
+    def rule(self, lose: float, rules: str = "best") -> tuple[bool, float]:
         """The rule, by the score of no answer or by that of the answer, and its cut, under which most questions without
-        an answer get none, while F1 over the others falls by at most ``lose`` points."""
+        an answer get none, while F1 over the others falls by at most ``lose`` points. ``rules``: one of RULES."""
         least = self.at(0.0)[0] - lose
-        cuts = [(False, cut) for cut in [0.0, *self.scores]] + [(True, cut) for cut in self.none]
+        cuts = [(False, cut) for cut in [0.0, *self.scores]] if rules != "none" else []
+        cuts += [(True, cut) for cut in [1.0, *self.none]] if rules != "answer" else []
         return max(
             (each for each in cuts if self.at(each[1], each[0])[0] >= least),
             key=lambda each: self.at(each[1], each[0])[1],
@@ -117,6 +119,9 @@ def main() -> None:
     parser.add_argument("--parts", type=float, nargs=3, metavar="W", help="of words, copies, pointers")
     parser.add_argument("--lose", type=float, default=3.0, help="points of F1 that refusing may cost")
     parser.add_argument("--positions", type=int, default=0, help="keep this many positions; 0: all")
+    parser.add_argument(
+        "--rule", default="best", choices=RULES, help="no answer by this score; by default the better one"
+    )
     asked = parser.parse_args()
     records = read_questions(str(asked.tune))
     having, lacking = ([each for each in records if any(each.spans) is side] for side in (True, False))
@@ -132,10 +137,10 @@ def main() -> None:
         parts = {"words": words, "copies": copies, "pointers": pointers}
         reader.settings = replace(reader.settings, parts=parts, threshold=0.0, refuse=1.0, calibration={})
         found = tuned(reader, having + lacking, asked.metric)
-        by_none, cut = found.rule(asked.lose)
+        by_none, cut = found.rule(asked.lose, asked.rule)
         f1, right = found.at(cut, by_none)
         for lose in (0, 0.5, 1, 2, 3, 5, 8):
-            each = found.rule(lose)
+            each = found.rule(lose, asked.rule)
             print("losing {}: F1 {:.1f}, refused {:.1f} %".format(lose, *found.at(each[1], each[0])), each)
         rule = f"if that has more than {cut:.3f}" if by_none else f"below {cut:.3f}"
         print(f"{parts}: no answer {rule}, then F1 {f1:.1f} of {len(having)} with an answer,", end=" ")

@@ -1,13 +1,13 @@
-"""What pretraining is worth: encoders pretrained with equal compute, fine-tuned on SST-2 and on reading.
+"""What pretraining is worth: networks of the objectives' table, fine-tuned on SST-2 and reading, beside fresh weights.
 
-    python scripts/transfer_results.py DATA SST2 READING OUT [--steps 6000] [--only fresh,mlm,electra,xlnet,unilm,elmo]
-        [--tasks sst2,reading] [--seeds 3] [--records 6000] [--questions 4000]
+    python scripts/transfer_results.py DATA OUT SST2 [--reading READING] [--steps 1500] [--only fresh,mlm,electra …]
+        [--seeds 3] [--records 6000] [--questions 4000]
 
-From the project's root. DATA holds enwiki.jsonl, SST2 train.tsv and dev.tsv, READING the en-train.jsonl and
-en-tune.jsonl of scripts/reading_data.py. All encoders have 4 layers of 256 and one vocabulary. `mlm` is trained for
---steps steps; the others for as many as take the same CPU time, measured over a few steps of each (OUT/costs.json).
-`fresh` has the same network with random weights; `elmo` adds the features of two language models to it. Finished runs
-are not done again, interrupted ones go on. Prints the mean and the standard deviation of the fine-tunings.
+From the project's root. DATA and OUT are those of pretraining_table.py, whose finished runs are used; SST2 holds
+train.tsv and dev.tsv, READING the en-train.jsonl and en-tune.jsonl of reading_data.py. `mlm` is pretrained for --steps
+steps; the others for as many as take the same CPU time, measured over a few steps of each (OUT/costs.json). `fresh` has
+the same network with random weights; `elmo` adds the features of two language models to it. Finished runs are not done
+again, interrupted ones go on. Prints the mean and the standard deviation of the fine-tunings.
 """
 
 from __future__ import annotations
@@ -22,43 +22,12 @@ import tempfile
 import time
 from pathlib import Path
 
-ROTARY = 'model.positions=["rotary"]'
-STARTS: dict[str, list[str]] = {  # what each pretraining changes of recipes/mlm.toml
-    "fresh": ["objective=mlm", "rate=0", "steps=1", ROTARY],
-    "mlm": ["objective=mlm", ROTARY],
-    "electra": ["objective=electra", "options.size=0.5", "options.shared=false", ROTARY],
-    "xlnet": ["objective=xlnet"],
-    "unilm": ["objective=unilm", "length=127", ROTARY],
-    "elmo": ["objective=elmo", "model.layers=2", "model.norm_first=false"],
-}
-COMMON = ["length=128", "row=128", "rows=32", "micro=32", "rate=1e-3", "warmup=200", "save_every=500"]
-COMMON += ["evaluate_every=500", "model.norm_first=true", "model.dropout=0.0", "model.attention_dropout=0.0"]
+import pretraining_table as table
+
+STARTS = ("fresh", "mlm", "electra", "xlnet", "unilm", "elmo")
+table.ROWS["fresh"] = ("no pretraining", ["objective=mlm", "rate=0", *table.NEAR])
+table.ROWS["elmo"] = ("language models of both directions (ELMo)", ["model.norm_first=false"])
 TIMED = 8  # steps whose CPU time is compared
-
-
-def run(words: list[str], folder: Path) -> None:
-    """Run a command of masquerade to its end, from where it was interrupted."""
-    resume = ["--resume"] if any(folder.glob("step-*")) else []
-    print("masquerade", *words, *resume, file=sys.stderr, flush=True)
-    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    subprocess.run([sys.executable, "-m", "masquerade", *words, *resume], check=True, env=environment)
-
-
-def pretraining(name: str, out: Path, steps: int) -> list[str]:
-    """The arguments of `masquerade pretrain` for one start."""
-    files = [f"train={out}/train.jsonl", f"held_out={out}/valid.jsonl", f"tokenizer={out}/vocab"]
-    return ["pretrain", "recipes/mlm.toml", *files, *COMMON, f"steps={steps}", *STARTS[name], f"out={out}/{name}"]
-
-
-def prepare(data: Path, out: Path) -> None:
-    """The text and the vocabulary."""
-    if (out / "vocab").is_dir():
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    articles = (data / "enwiki.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (out / "train.jsonl").write_text("".join(articles[:6000]), encoding="utf-8")
-    (out / "valid.jsonl").write_text("".join(articles[6000:]), encoding="utf-8")
-    run(["vocab", f"{out}/train.jsonl", "--size", "8000", "--out", f"{out}/vocab"], out / "none")
 
 
 def cost(name: str, out: Path) -> float:
@@ -72,8 +41,8 @@ def cost(name: str, out: Path) -> float:
         from masquerade.training.recipe import Pretraining, read_recipe
 
         with tempfile.TemporaryDirectory() as folder:
-            words = [*pretraining(name, out, 1000)[2:], f"out={folder}", "held_out=[]"]
-            job = Run(Pretrain(read_recipe(Path("recipes/mlm.toml"), Pretraining, words)))
+            _, recipe, *words = [*table.command(name, 1, out, 1000), f"out={folder}", "held_out=[]"]
+            job = Run(Pretrain(read_recipe(Path(recipe), Pretraining, words)))
             batches = job.job.batches(DataCursor())
             job._step(next(batches)[0])  # the first one warms up
             begun = time.process_time()
@@ -84,26 +53,41 @@ def cost(name: str, out: Path) -> float:
     return known[name]
 
 
-def tune(task: str, name: str, seed: int, asked: argparse.Namespace) -> float:
-    """The score of one fine-tuning in percent: accuracy on SST-2, F1 of answers."""
+def pretrained(name: str, asked: argparse.Namespace, environment: dict[str, str]) -> Path:
+    """The folder of a finished pretraining with the CPU time of --steps steps of `mlm`."""
     out: Path = asked.out
-    folder, start = out / f"{task}-{name}-{seed}", "fresh" if name == "elmo" else name
-    common = [f"start={out}/{start}", f"seed={seed}", f"out={folder}"]
+    known = {"fresh": 1, "mlm": asked.steps}
+    steps = known[name] if name in known else round(asked.steps * cost("mlm", out) / cost(name, out))
+    if not table.train(name, 1, out, steps, environment):
+        sys.exit(f"The pretraining of '{name}' failed.")
+    return out / f"{name}-{steps}-1"
+
+
+def tuning(task: str, asked: argparse.Namespace) -> list[str]:
+    """The arguments of `masquerade train` for one task, without its start."""
     if task == "sst2":
         files = [f"train={asked.sst2}/train.tsv", f"held_out={asked.sst2}/dev.tsv", f"limit={asked.records}"]
-        features = [f"features={out}/elmo"] if name == "elmo" else []
-        sizes = ["epochs=3", "length=64", "row=128", "rate=3e-4", *features]
-        words, metric = ["train", "classifier", "recipes/classifier.toml", *files, *sizes, *common], "accuracy"
-    else:
-        files = [f"train={asked.reading}/en-train.jsonl", f"held_out={asked.reading}/en-tune.jsonl"]
-        sizes = [f"limit={asked.questions}", "epochs=2", "fork=0", "written=0", "unanswerable=0", "rate=5e-4"]
-        sizes += ["batch=16", "window=160", "row=300", "parts.words=0", "held_out_questions=500"]
-        words, metric = ["train", "reader", "recipes/reader-en.toml", *files, *sizes, *common], "f1"
+        sizes = ["epochs=3", "length=64", "row=128", "rate=3e-4"]
+        return ["train", "classifier", "recipes/classifier.toml", *files, *sizes]
+    files = [f"train={asked.reading}/en-train.jsonl", f"held_out={asked.reading}/en-tune.jsonl"]
+    sizes = [f"limit={asked.questions}", "epochs=2", "fork=0", "written=0", "unanswerable=0", "rate=5e-4"]
+    sizes += ["batch=16", "window=160", "row=300", "parts.words=0", "held_out_questions=500"]
+    return ["train", "reader", "recipes/reader-en.toml", *files, *sizes]
+
+
+def tune(task: str, name: str, start: Path, seed: int, asked: argparse.Namespace, environment: dict[str, str]) -> float:
+    """The score of one fine-tuning in percent: accuracy on SST-2, F1 of answers."""
+    folder: Path = asked.out / "transfer" / f"{task}-{start.name}-{seed}"
+    words = [*tuning(task, asked), f"start={start}", f"seed={seed}", f"out={folder}"]
+    if name == "elmo":  # the features of its language models, beside fresh weights
+        words += [f"start={pretrained('fresh', asked, environment)}", f"features={start}"]
     if not (folder / "done.json").is_file():
-        run(words, folder)
+        resume = ["--resume"] if any(folder.glob("step-*")) else []
+        print("masquerade", *words, *resume, file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, "-m", "masquerade", *words, *resume], check=True, env=environment)
         log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-        last = [entry for entry in log if metric in entry][-1]
-        (folder / "done.json").write_text(json.dumps(last[metric]))
+        metric = "accuracy" if task == "sst2" else "f1"
+        (folder / "done.json").write_text(json.dumps([entry for entry in log if metric in entry][-1][metric]))
     value = float(json.loads((folder / "done.json").read_text()))
     return value if value > 1 else 100 * value
 
@@ -111,27 +95,25 @@ def tune(task: str, name: str, seed: int, asked: argparse.Namespace) -> float:
 def main() -> None:
     """Do what is still to do, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("data", "sst2", "reading", "out"):
+    for name in ("data", "out", "sst2"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--reading", type=Path, help="fine-tune on questions too")
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--only", default=",".join(STARTS))
-    parser.add_argument("--tasks", default="sst2,reading")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--records", type=int, default=6000)
     parser.add_argument("--questions", type=int, default=4000)
     asked = parser.parse_args()
-    prepare(asked.data, asked.out)
+    environment = os.environ | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     names = asked.only.split(",")
-    for name in dict.fromkeys(["fresh", *names]):
-        steps = 1 if name == "fresh" else round(asked.steps * cost("mlm", asked.out) / cost(name, asked.out))
-        if not (asked.out / name / f"step-{steps}" / "state.json").is_file():
-            run(pretraining(name, asked.out, steps), asked.out / name)
+    table.prepare(asked.data, asked.out, names, environment)
     print("| task | begun with | score | seeds |\n|---|---|---|---|")
-    for task in asked.tasks.split(","):
+    for task in ("sst2", "reading") if asked.reading else ("sst2",):
         for name in names:
             if task == "reading" and name == "elmo":
                 continue
-            scores = [tune(task, name, seed, asked) for seed in range(1, asked.seeds + 1)]
+            start = pretrained(name, asked, environment)
+            scores = [tune(task, name, start, seed, asked, environment) for seed in range(1, asked.seeds + 1)]
             spread = f" ± {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
             print(f"| {task} | {name} | {statistics.mean(scores):.1f}{spread} | {len(scores)} |", flush=True)
 

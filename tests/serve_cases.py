@@ -20,6 +20,8 @@ from reader_cases import reader as tiny_reader
 from masquerade import Model, save
 from masquerade.memory.entity.facts import FactsAsExperts
 from masquerade.memory.entity.networks import parts, with_memory
+from masquerade.memory.entity.training import EntityTraining, TrainEntities
+from masquerade.training.loop import Run
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
@@ -61,6 +63,25 @@ def facts_model() -> Model:
     return model.eval()
 
 
+def trained_facts(folder: Path) -> str:
+    """The folder of a network that was trained to read the facts of the knowledge base in ``folder / "kb"``."""
+    save(encoder(), folder / "start")
+    capitals = [("Paris", "Q90", "Q142"), ("Berlin", "Q64", "Q183"), ("北京", "Q956", "Q148")]
+    records = [
+        {"predicate": "P1376", "sub_uri": key, "sub_label": name, "obj_uri": thing, "obj_label": "…", "evidences": [
+            {"masked_sentence": f"{name} is the capital of [MASK].", "sub_surface": name, "obj_surface": "…"}]}
+        for name, key, thing in capitals
+    ]  # fmt: skip
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    recipe = EntityTraining(
+        train=(str(folder / "train.jsonl"),), out=str(folder / "run"), start=str(folder / "start"),
+        memory=str(folder / "kb"), kind="facts", length=32, row=32, batch=4, epochs=80, rate=1e-2, save_every=80,
+        precision="float32", forgotten=0.0,
+    )  # fmt: skip
+    Run(TrainEntities(recipe)).train()
+    return str(folder / "run")
+
+
 def sources(folder: Path, **more: Any) -> Sources:
     """A tiny reader, under the name 'tiny'."""
     return Sources(readers={"tiny": reader_folder(folder / "reader")}, **more)
@@ -92,7 +113,7 @@ class Running:
 
     def __enter__(self) -> Running:
         self.thread.start()
-        wait_until(lambda: self.server.started and self.service.status != "loading")
+        wait_until(lambda: self.server.started and self.service.status != "loading", 120)
         self.address = self.server.address
         self.port = int(self.address.rpartition(":")[2])
         return self

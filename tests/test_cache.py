@@ -23,6 +23,7 @@ SPECS = {
         vocab=50, width=16, layers=2, heads=2, feedforward=24, positions=("sinusoidal",), norm_first=True, norm="rms"
     ),
     "nezha": Spec(vocab=50, width=16, layers=2, heads=2, feedforward=24, positions=("nezha",), max_distance=3),
+    "alibi": Spec(vocab=50, width=16, layers=2, heads=2, feedforward=24, positions=("alibi",), init_std=0.3),
     "shared layers, buckets": Spec(
         vocab=50, width=16, layers=3, heads=2, feedforward=24, positions=("learned", "buckets"), groups=1, embedding=8
     ),

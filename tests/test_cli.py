@@ -102,6 +102,9 @@ def test_shipped_recipes_have_names(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == sorted(path.stem for path in (ROOT / "recipes").glob("*.toml")) and "mlm" in listed
     assert recipe_file("mlm") == ROOT / "recipes" / "mlm.toml"
+    for path in (ROOT / "recipes").glob("*.toml"):
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        assert first.endswith((".", ":", ")")), f"{path.name}: the list shows its first line alone"
     assert recipe_file("mine/mlm.toml") == Path("mine/mlm.toml")
     assert run("recipes", "mlm", monkeypatch=monkeypatch) == 0
     assert capsys.readouterr().out == (ROOT / "recipes" / "mlm.toml").read_text(encoding="utf-8")
@@ -180,7 +183,11 @@ def test_the_gallery_has_every_mask(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["draw"], "Name a mask to draw"),
         (["draw", "diagonal"], "There is no mask 'diagonal'"),
         (["draw", "prefix", "--text", "one part"], "needs a text of 2 parts, with | between them"),
+        (["draw", "prefix", "--text", "a | b | c"], "needs a text of 2 parts, with | between them"),
+        (["draw", "pack", "--text", "one part"], "needs a text of 2 parts or more, with | between them"),
         (["draw", "causal", "--text", ""], "needs a text of 1 part"),
+        (["draw", "causal", "--text", "a | b"], "needs a text of 1 part"),
+        (["draw", "causal", "--all"], "--all draws every mask over its own example"),
         (["draw", "causal", "--out", "mask.gif"], "saved as .png or .svg"),
         (["draw", "--all", "--out", "mask.png"], "--out has to be a folder"),
         (["fill", "no gap", "--model", str(BERT)], "has no [MASK] to fill"),

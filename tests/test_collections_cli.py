@@ -48,6 +48,16 @@ def test_a_run_says_what_it_did_and_lists_what_it_skipped(
     assert "There is nothing to index" in refuse("index", "--out", tmp_path / "new")
 
 
+def test_parts_and_prefixes_are_a_part_of_the_collection(tmp_path: Path) -> None:
+    folder, kb, encoder = write_folder(tmp_path / "texts"), tmp_path / "kb", tiny_encoder(tmp_path / "e")
+    chosen = ("--encoder", encoder, "--part", 6, "--query-prefix", "q: ")
+    assert json.loads(run("index", folder, "--out", kb, *chosen, "--json"))["collection"]["part"] == 6
+    (folder / "new.txt").write_text("The ferry sails at dawn. It returns at noon.")
+    assert "1 files added" in run("index", folder, "--out", kb)
+    found = run("search", "ferry", "--kb", kb, "--dense", 1, "--json")
+    assert found and found == run("search", "ferry", "--kb", kb, "--dense", 1, "--encoder", encoder, "--json")
+
+
 def test_search_shows_passages_filters_and_stages(tmp_path: Path) -> None:
     folder, kb = write_folder(tmp_path / "texts"), tmp_path / "kb"
     run("index", folder, "--out", kb, "--encoder", tiny_encoder(tmp_path / "e"))

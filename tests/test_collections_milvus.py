@@ -15,14 +15,16 @@ from collection_cases import tiny_encoder, write_folder
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval import milvus_index
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
+from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.memory.retrieval.search import Filters
 
 pytest.importorskip("pymilvus", reason="the extra 'milvus' is not installed")
 pytest.importorskip("milvus_lite", reason="the extra 'milvus' is not installed")
 
 
-def test_milvus_finds_what_faiss_finds_before_and_after_changes(tmp_path: Path) -> None:
-    texts, encoder = write_folder(tmp_path / "texts"), str(tiny_encoder(tmp_path / "e"))
+@pytest.mark.parametrize("part", [0, 8])
+def test_milvus_finds_what_faiss_finds_before_and_after_changes(tmp_path: Path, part: int) -> None:
+    texts, encoder = write_folder(tmp_path / "texts"), str(tiny_encoder(tmp_path / "e", pooling=Pooling(part=part)))
     local = KnowledgeBase.open(tmp_path / "local", encoder, create=True)
     remote = KnowledgeBase.open(tmp_path / "remote", encoder, create=True, uri=str(tmp_path / "vectors.db"))
 

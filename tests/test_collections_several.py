@@ -28,7 +28,7 @@ def test_two_processes_make_the_index_of_one(tmp_path: Path) -> None:
         ids = one.store.ids()
         assert len(ids) == 4 and np.array_equal(ids, two.store.ids())
         assert [each.text for each in one.search("harbour")] == [each.text for each in two.search("harbour")]
-        assert np.allclose(one.store.vectors(ids, 16), two.store.vectors(ids, 16), atol=1e-3)
+        assert np.allclose(one.store.vectors(ids, 16)[0], two.store.vectors(ids, 16)[0], atol=1e-3)
 
 
 def test_several_processes_without_an_encoder_are_refused() -> None:

@@ -431,3 +431,11 @@ def test_a_sentence_without_end_is_cut_between_words() -> None:
     assert re.fullmatch("…(some |words )+", before) and re.fullmatch("( more| words)+…", after)
     document = Document("name", "字" * 500 + "答案" + "字" * 500)
     assert document.around(500, 502) == ("…" + "字" * AROUND, "字" * AROUND + "…")
+
+
+def test_lines_of_a_table_are_shown_apart(tmp_path: Path) -> None:
+    document = read_document(saved(tmp_path, "a.csv", "姓名,城市,年龄\n张三,北京,34\n李四,上海,41\n"))
+    start = document.text.index("北京")
+    assert document.around(start, start + 2) == ("姓名: 张三 | 城市: ", " | 年龄: 34")
+    start = document.text.index("张三")
+    assert document.around(start, start + 2) == ("姓名: ", " | 城市: 北京 | 年龄: 34")

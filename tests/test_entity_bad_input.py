@@ -65,6 +65,19 @@ def test_a_fact_with_an_unknown_relation_changes_nothing(tmp_path: Path) -> None
     assert memory.count() == 4 and memory.store.version == before
 
 
+def test_labels_that_are_empty_and_counts_below_one_are_refused(tmp_path: Path) -> None:
+    memory = knowledge(tmp_path)
+    with pytest.raises(MasqueradeError, match="An entity needs a label"):
+        memory.add_entity(" ")
+    with pytest.raises(MasqueradeError, match="A relation needs a label"):
+        memory.add_relation("")
+    assert len(memory) == 8 and len(memory.relations()) == 2
+    for count in (-1, 0, "many"):
+        source = write_facts(tmp_path / "counts.jsonl", [{"label": "Rome", "aliases": {"Roma": count}}])
+        with pytest.raises(MasqueradeError, match=r"Record 1 of .* is no fact"):
+            build([str(source)], tmp_path / "other", TextVectors(encoder()))
+
+
 def test_a_blank_behind_the_window_is_refused_and_names_at_its_edge_are_left_out(tmp_path: Path) -> None:
     memory, model = knowledge(tmp_path), network(FACTS)  # it reads 32 tokens
     with pytest.raises(MasqueradeError, match="comes after the 32 tokens"):

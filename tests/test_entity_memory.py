@@ -199,3 +199,13 @@ def test_a_change_that_fails_keeps_nothing_of_itself(tmp_path: Path) -> None:
         connection.execute("DELETE FROM fact")
         raise RuntimeError("power cut")
     assert memory.count() == 4 and memory.store.version == version
+
+
+def test_a_change_of_facts_alone_makes_no_new_table_of_vectors_or_names(tmp_path: Path) -> None:
+    memory, other = knowledge(tmp_path), FactMemory(tmp_path / "kb")
+    vectors, relations = memory.vectors(), memory.relation_vectors()
+    other.change("Paris, Texas", "is a", "Germany")
+    assert memory.vectors() is vectors and memory.relation_vectors() is relations
+    assert str(memory.facts("Paris, Texas")[0]).endswith("Germany") and len(memory.fact_tensors()[0]) == 4
+    other.remove_entity("Germany")
+    assert memory.vectors() is not vectors and not memory.vectors()[memory.removed()].any()

@@ -116,7 +116,7 @@ def test_knowberts_way_back_begins_as_the_inverse_of_its_way_down(name: str) -> 
     given = oracle("knowbert-kar/inverse.npz")
     part = KnowledgeAttention(spec(16), 0, width=len(given[f"{name}.down.bias"]), heads=2)
     part.down.load_state_dict({key: given[f"{name}.down.{key}"] for key in ("weight", "bias")})
-    part.begin()
+    part.invert()
     torch.testing.assert_close(part.up.weight.data, given[f"{name}.up.weight"], atol=1e-2, rtol=1e-2)
     # the authors add P b, which is no inverse: the inverse of x → W x + b takes b away first
     torch.testing.assert_close(part.up.bias.data, -given[f"{name}.up.bias"], atol=1e-2, rtol=1e-2)

@@ -13,6 +13,7 @@ from masquerade import Cache, Layout, Model, Spec, load, save
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import batch
 from masquerade.masks import bidirectional, causal, pack
+from masquerade.memory.entity.facts import LEVEL
 from masquerade.memory.entity.losses import link_loss, margin_loss, softmax_loss
 from masquerade.memory.entity.networks import attach, parts, with_memory
 from masquerade.memory.entity.spans import BEGIN, INSIDE, OUTSIDE, Spans, from_tags, to_tags
@@ -171,7 +172,8 @@ def test_every_weight_of_a_part_is_trained(kind: str) -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     missing = [name for name, weight in parts(model)[0].named_parameters()
                if weight.grad is None or float(weight.grad.abs().sum()) < 1e-7]  # fmt: skip
-    assert missing == (["pool.bias"] if kind == "knowbert" else [])  # a softmax does not depend on it
+    missing = [name for name in missing if not name.endswith("key.bias")]  # a softmax does not depend on it, nor …
+    assert missing == (["pool.bias"] if kind == "knowbert" else [])  # … on this one
 
 
 @torch.no_grad()
@@ -181,6 +183,37 @@ def test_facts_that_are_not_read_leave_a_classifier_of_entities() -> None:
         one, other = alone(without, text).outputs, alone(empty, text).outputs
         torch.testing.assert_close(one["memory.answers"], other["memory.answers"])
         assert (one["memory.null"] == 1.0).all()
+
+
+@torch.no_grad()
+def test_a_blank_without_a_fact_is_answered_by_weights_of_its_own() -> None:
+    model = network("facts", own=True, top=2)
+    (part,) = parts(model)
+    out = alone(model, 0).outputs
+    assert "memory.alone" not in alone(network("facts"), 0).outputs
+    part.level.fill_(99.0)  # type: ignore[union-attr]
+    unread = alone(model, 0).outputs
+    assert (unread["memory.null"] > 0.999).all()
+    torch.testing.assert_close(unread["memory.answers"], out["memory.alone"])
+    scores = out["memory.fact_scores"]  # null is compared with the best fact that is not read
+    assert not part.null_key.any()  # type: ignore[union-attr]
+    expected = scores[:, 1:].topk(3).values[:, -1] + LEVEL * WIDTH**0.5
+    torch.testing.assert_close(scores[:, 0], expected)
+    few = alone(network("facts", Stored(facts=1), own=True, top=2), 0).outputs["memory.fact_scores"]
+    torch.testing.assert_close(few[:, 0], torch.full_like(few[:, 0], LEVEL * WIDTH**0.5))
+
+
+@torch.no_grad()
+def test_knowbert_begins_by_leaving_the_states_as_they_are() -> None:
+    plain = Model(Spec(**{**PLAIN, "init_std": 0.02}, family="bert")).eval()
+    for width in (8, 16, 24):  # narrower than the states, as wide, and wider
+        model = with_memory(plain, {1: ("knowbert", {**KINDS["knowbert"], "width": width, "heads": 2})})
+        (part,) = parts(model)
+        states = torch.randn(1, 5, 16)
+        up = part.up(part.down(states))  # type: ignore[union-attr]
+        assert float(up.norm()) <= float(states.norm()) * 1.001  # an inverse of a random map would be huge
+        if width >= 16:
+            torch.testing.assert_close(up, states, atol=1e-4, rtol=0)
 
 
 @torch.no_grad()

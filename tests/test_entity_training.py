@@ -118,7 +118,7 @@ def test_a_recipe_trains_every_kind_of_memory_to_answer(kind: str, tmp_path: Pat
     recipe = EntityTraining(
         train=(train,), held_out=(train,), out=str(tmp_path / "run"), start=str(tmp_path / "encoder"),
         memory=str(tmp_path / "kb"), kind=kind, margin=0.2 if kind == "knowbert" else 0.0, trained=kind == "entities",
-        length=32, row=32, batch=4, epochs=40, rate=1e-2, save_every=40, evaluate_every=40, precision="float32",
+        length=32, row=32, batch=4, epochs=80, rate=1e-2, save_every=80, evaluate_every=80, precision="float32",
         forgotten=0.0,
     )  # fmt: skip
     job = TrainEntities(recipe)

@@ -87,6 +87,9 @@ def test_names_in_sentences_are_found_with_their_characters() -> None:
         ("北京和上海都是首都吗？", 2, YES_NO),
         ("北京和上海哪个更大？", 2, WHICH),
         ("Where was the director of A, which is near B, born?", 2, SPAN),
+        ("Which of the films A and B is longer?", 2, WHICH),
+        ("Which composer of A is the father of the singer of B?", 2, SPAN),
+        ("What occupation did both A and B have?", 2, SPAN),
     ],
 )
 def test_the_kind_of_answer_is_told_by_the_words_of_a_question(question: str, named: int, kind: str) -> None:
@@ -283,6 +286,8 @@ def test_a_graph_without_edges_and_one_with_a_cycle_can_be_drawn() -> None:
         (["--hops", "--kb", "kb"], "give it by --model"),
         (["--hops", "--kb", "kb", "--model", "model", "--graph", "x.txt"], "ends in neither"),
         (["--hops", "--kb", "kb", "--rag", "x"], "give one of them"),
+        (["--hops", "--kb", "kb", "--trace"], "finds and reads its paragraphs itself"),
+        (["--hops", "--kb", "kb", "--n-best", "3"], "finds and reads its paragraphs itself"),
     ],
 )
 def test_bad_calls_are_one_sentence(home: Path, words: list[str], sentence: str) -> None:

@@ -15,12 +15,15 @@ from masquerade import load, save
 from masquerade.data.packing import DataCursor, collate
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
+from masquerade.memory.working import hop_training
 from masquerade.memory.working.cogqa import CogQA
-from masquerade.memory.working.hop_records import HopTargets, read_hops
+from masquerade.memory.working.hop_graphs import TrainingGraph
+from masquerade.memory.working.hop_records import HopRecord, HopTargets, answer_kind, read_hops
 from masquerade.memory.working.hop_scores import hop_scores
 from masquerade.memory.working.hop_training import HopLoss, HopTraining, TrainSpans, train_stages
 from masquerade.memory.working.paragraphs import DictParagraphs
 from masquerade.memory.working.pointers import NONE
+from masquerade.memory.working.questions import SPAN, WHICH, YES_NO
 from masquerade.memory.working.system1 import network_of
 
 
@@ -49,6 +52,21 @@ def test_targets_are_the_hop_the_answer_and_none(tmp_path: Path) -> None:
     some = targets.sample(rng_for(1, 1), negatives=2)
     assert [each.title in held.gold for each in some] == [True, True, False, False]
     assert set(targets.others) == set(held.paragraphs) - set(held.gold)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "kind"),
+    [
+        ("Who is older, Bo King or Anna Rome?", "Anna Rome", (WHICH, 0)),
+        ("Who is older, Bo King or Anna Rome?", "Bo the Old King", (WHICH, 1)),  # a longer name than the title's
+        ("Where did Bo King meet Anna Rome?", "Bo the Old King", (SPAN, -1)),
+        ("Who is older, Bo King or Anna Rome?", "1964", (SPAN, -1)),
+        ("Are Bo King and Anna Rome old?", "yes", (YES_NO, 1)),
+    ],
+)
+def test_the_kind_of_a_known_answer(question: str, answer: str, kind: tuple[str, int]) -> None:
+    held = HopRecord("", question, answer, {}, (), {})
+    assert answer_kind(held, ["Bo King", "Anna Rome"]) == kind
 
 
 def test_records_of_a_paragraph_and_whether_it_is_needed(tmp_path: Path) -> None:
@@ -132,6 +150,28 @@ def test_all_stages_learn_to_answer_in_two_steps(tmp_path: Path) -> None:
         train_stages(given)
     train_stages(given, resume=True)  # everything is done already
     assert film in FILMS and record(1)["answer"] == home
+
+
+def test_graphs_that_were_made_before_a_stop_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, made, whole = recipe(tmp_path), list[str](), hop_training.training_graph
+
+    def stopping(asked: CogQA, question: HopRecord) -> TrainingGraph | None:
+        if len(made) == 7:
+            raise KeyboardInterrupt
+        made.append(question.id)
+        return whole(asked, question)
+
+    monkeypatch.setattr(hop_training, "TOGETHER", 3)
+    monkeypatch.setattr(hop_training, "training_graph", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        train_stages(given)
+    monkeypatch.setattr(hop_training, "training_graph", lambda *words: made.append(words[1].id) or whole(*words))
+    train_stages(given, resume=True)
+    assert len(made) == 7 + 12 - 6 and made[6] == made[7]  # six were written
+    train_stages(given, resume=True)
+    assert len(made) == 13
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from training_cases import make_home, recipe
 
 from masquerade.data.packing import DataCursor
 from masquerade.layout import IGNORE
+from masquerade.nn.model import build
 from masquerade.objectives.electra import ElectraLoss
+from masquerade.objectives.networks import fresh_spec
+from masquerade.objectives.registry import entry
 from masquerade.training.loop import Run
-from masquerade.training.recipe import Pretraining, in_stages, read_recipe
+from masquerade.training.recipe import Pretraining, read_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import objective_floors as floors
@@ -114,12 +117,22 @@ def test_the_auc_of_a_detector_is_that_of_its_ranks(home: Path, tmp_path: Path) 
     assert 0.2 < chance < 0.8
 
 
-def test_a_row_that_begins_with_short_pieces_has_as_many_steps_as_the_others() -> None:
+def test_every_row_of_the_table_is_a_recipe_that_reads_the_files_of_its_folder() -> None:
     for name in rows.ROWS:
-        words = rows.command(name, 1, Path("out"), 1500)
-        given = read_recipe(RECIPE, Pretraining, words[2:])
-        stages = in_stages(given)
-        assert sum(stage.steps for stage in stages) == given.steps == 1500
-        assert stages[-1].steps == rows.last_step(name, 1500)
-        assert stages[-1].objective == given.objective and stages[-1].out == given.out
-    assert stages[0].length == 16 < stages[-1].length, "the last row is one of them"
+        given = read_recipe(RECIPE, Pretraining, rows.command(name, 2, Path("out"), 1500)[2:])
+        assert (given.steps, given.seed, given.out) == (1500, 2, f"out/{name}-1500-2")
+        assert {Path(file).parent for file in (*given.train, *given.held_out, given.tokenizer)} == {Path("out")}
+        found = entry(given.objective, given.options)
+        needed = {"vocab": 90, "pad": 0, "outputs": ("lm",), **found.model}
+        spec = fresh_spec(found.family, needed, given.model, found.decoder)
+        assert build(spec).words.table.weight.shape == (90, spec.sum_width)
+
+
+def test_pairs_are_judged_on_more_rows_than_the_loss_is_measured_on(home: Path, tmp_path: Path) -> None:
+    run = Run(recipe(home, tmp_path, "objective=nsp", "steps=1"))
+    tokenizer = run.bare.model.tokenizer
+    more = floors.more_rows(run.job, tokenizer, 9)  # type: ignore[arg-type]
+    assert len(more) == 9
+    for row, first in zip(more, run.job.held_out, strict=False):  # type: ignore[attr-defined]
+        assert [example.layout.ids.tolist() for example in row] == [example.layout.ids.tolist() for example in first]
+    assert 0 <= floors.pair_accuracy(run.bare.eval(), more) <= 1

@@ -26,9 +26,7 @@ from masquerade.data.rng import PieceRng, dynamic_masks, rng_for, static_masks
 from masquerade.errors import MasqueradeError
 from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
-from masquerade.objectives.bart import (
-    Denoise,
-)
+from masquerade.objectives.bart import Denoise
 from masquerade.objectives.grouping import (
     MaskedNgrams,
     chinese_words,
@@ -39,6 +37,7 @@ from masquerade.objectives.grouping import (
 )
 from masquerade.objectives.masked import MaskedTokens
 from masquerade.objectives.pegasus import GapSentences
+from masquerade.objectives.registry import make_objective
 from masquerade.objectives.salient import Salient, dates_and_numbers, names
 from masquerade.text.tokenizer import Tokenizer, word_pieces
 from masquerade.text.vocabulary import Vocabulary
@@ -121,6 +120,20 @@ def test_one_salient_span_is_masked_as_a_whole(tokenizer: Tokenizer) -> None:
         assert restored.tolist() == ids
     assert len(seen) == 2
     assert min(seen.values()) > 70
+
+
+def test_a_recipe_says_whether_names_or_dates_are_salient(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("in March 1998, Jean Paul was in Paris.", specials=True)
+    masked = {}
+    for find in ("dates", "names", "both"):
+        made = make_objective("salient", tokenizer, {"find": find})
+        labels = [made(ids, rng_for(number)).layout.label for number in range(40)]
+        masked[find] = {" ".join(tokenizer.tokens(label[label != IGNORE].tolist())) for label in labels}
+    assert masked["dates"] == {"March 1998"}
+    assert {"Jean Paul", "Paris"} <= masked["names"] and not masked["names"] & masked["dates"]
+    assert masked["both"] == masked["names"] | masked["dates"]
+    with pytest.raises(MasqueradeError, match="'find' is 'verbs', but it has to be dates, names, both"):
+        make_objective("salient", tokenizer, {"find": "verbs"})
 
 
 def test_where_nothing_is_salient_one_whole_word_is_masked(tokenizer: Tokenizer) -> None:

@@ -105,7 +105,7 @@ def in_segments(model: Model, batches: list[list[Row]], memory: int, rows: int) 
     return loss, [float(loss(collate(batch))["tokens"].detach()) for batch in batches]
 
 
-@pytest.mark.parametrize("positions", ["transformer-xl", "buckets", "nezha", "rotary"])
+@pytest.mark.parametrize("positions", ["transformer-xl", "buckets", "alibi", "nezha", "rotary"])
 def test_with_a_long_memory_segments_give_the_loss_of_whole_documents(positions: str) -> None:
     model, sizes = network(positions).train(), [7, 13, 3, 12]
     streams = streams_of(sizes, rows=1, length=5)

@@ -24,6 +24,7 @@ SCHEMES = {
     "transformer-xl": {},
     "nezha": {},
     "buckets": {"buckets": 8},
+    "alibi": {},
 }
 
 

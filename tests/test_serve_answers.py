@@ -12,7 +12,7 @@ from serve_cases import ASK, CHINESE, PASSAGE, ServiceLimits, TestClient, client
 
 from masquerade.reading.answers import VOTES
 from masquerade.serve.models import Sources
-from masquerade.serve.schemas import Decoder, Method, Vote
+from masquerade.serve.requests import Decoder, Method, Vote
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,15 @@ def test_unknown_paths_and_methods_have_that_form_too(served: TestClient) -> Non
         reply = served.request(method, path)
         assert reply.status_code == status and set(reply.json()) == {"error", "error_type"}
     assert served.get("/page/..%2f__init__.py").status_code == 404
+    reply = served.delete("/v1/facts/world")
+    assert reply.headers["allow"] == "GET, POST" and "takes GET, POST, not DELETE" in reply.json()["error"]
+
+
+def test_words_and_true_are_no_numbers(served: TestClient) -> None:
+    for wrong in ({"n_best": True}, {"n_best": "2"}, {"threshold": "0.5"}, {"show_parts": 1}):
+        reply = served.post("/v1/answer", json=ASK | wrong)
+        assert reply.status_code == 422 and next(iter(wrong)) in reply.json()["error"]
+    assert served.post("/v1/answer", json=ASK | {"n_best": 2.0, "threshold": 0}).status_code == 200
 
 
 def test_limits_are_named(tmp_path: Path) -> None:

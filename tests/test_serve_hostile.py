@@ -20,7 +20,7 @@ from serve_cases import ASK, CHINESE, PASSAGE, Running, Service, ServiceLimits, 
 
 from masquerade.serve import counting
 from masquerade.serve.counting import CHARACTERS, PIECE, TokenCounter, pieces
-from masquerade.serve.schemas import DocumentReply
+from masquerade.serve.replies import DocumentReply
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_cases import Running, ServiceLimits, Sources, client, create_app, plain_folder, reader_folder
+from collection_cases import tiny_encoder, write_folder
+from entity_cases import knowledge
+from serve_cases import Running, ServiceLimits, Sources, client, create_app, facts_model, plain_folder, reader_folder
 from serve_cases import Service as Served
+
+from masquerade import KnowledgeBase, load, save
+from masquerade.writing.settings import WritingSettings
 
 
 def test_every_route_names_its_errors_and_has_an_example(tmp_path: Path) -> None:
@@ -43,18 +48,31 @@ def test_the_examples_of_the_description_work(tmp_path: Path) -> None:
 def test_requests_made_from_the_description_are_answered_as_described(tmp_path: Path) -> None:
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings
-    from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+    from schemathesis import checks
+    from schemathesis.specs.openapi import checks as openapi
 
     plain = plain_folder(tmp_path / "plain")
-    made = Sources(readers={"tiny": reader_folder(tmp_path / "reader")}, fillers={"m": plain})
+    save(WritingSettings(training="masked", target_length=8).put(load(plain)), tmp_path / "writer")
+    knowledge(tmp_path / "facts").close()
+    save(facts_model(), tmp_path / "facts-model")
+    write_folder(tmp_path / "documents")
+    with KnowledgeBase.open(tmp_path / "kb", create=True) as base:
+        base.update([str(tmp_path / "documents")])
+    made = Sources(
+        readers={"tiny": reader_folder(tmp_path / "reader")}, fillers={"m": plain}, generators={"m": plain},
+        writers={"w": str(tmp_path / "writer")}, encoders={"e": str(tiny_encoder(tmp_path / "encoder"))},
+        collections={"notes": str(tmp_path / "kb")},
+        facts={"world": (str(tmp_path / "facts-model"), str(tmp_path / "facts" / "kb"))},
+    )  # fmt: skip
     with Running(Served(made, ServiceLimits(seconds=20))) as service:
         schema: Any = schemathesis.openapi.from_dict(create_app(service.service).openapi())
-        checks = [schemathesis.checks.not_a_server_error, status_code_conformance, response_schema_conformance]
+        checked = [
+            checks.not_a_server_error, openapi.status_code_conformance, openapi.content_type_conformance,
+            openapi.response_headers_conformance, openapi.response_schema_conformance,
+        ]  # fmt: skip
         tried = 0
         for found in schema.get_all_operations():
             operation = found.ok()
-            if operation.path in ("/v1/document", "/v1/generate") or operation.path.startswith("/v1/facts"):
-                continue  # processes and streams have tests of their own
 
             @given(case=operation.as_strategy())
             @settings(
@@ -62,8 +80,8 @@ def test_requests_made_from_the_description_are_answered_as_described(tmp_path: 
                 suppress_health_check=list(HealthCheck),
             )  # fmt: skip
             def one(case: Any) -> None:
-                case.call_and_validate(base_url=service.address, checks=checks)
+                case.call_and_validate(base_url=service.address, checks=checked)
 
             one()
             tried += 1
-        assert tried >= 8
+        assert tried == 17

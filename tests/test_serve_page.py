@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,43 +15,33 @@ from urllib.parse import urlsplit
 import pytest
 from collection_cases import write_folder
 from entity_cases import knowledge
+from page_cases import MARKS, SECONDS, Visit, expect, launched, shot
 from pdf_files import write_pdf
-from serve_cases import PASSAGE, Running, Service, facts_model, plain_folder, sources
+from serve_cases import PASSAGE, Running, Service, plain_folder, sources, trained_facts
 
 from masquerade import KnowledgeBase, load, save
 from masquerade.writing.settings import WritingSettings
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-expect = playwright.expect
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
+pytestmark = MARKS
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
-SECONDS = 120_000  # milliseconds; the machine may be busy
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("page")
     write_folder(folder / "documents")
-    (folder / "documents" / "hostile.md").write_text(f"# {HOSTILE}\n\nThe lantern of Arvik is hostile. {HOSTILE}\n")
-    with KnowledgeBase.open(folder / "kb", create=True) as base:
-        base.update([str(folder / "documents")])
+    (folder / "hostile.md").write_text(f"# {HOSTILE}\n\nThe lantern of Arvik is hostile. {HOSTILE}\n")
+    for name, source in (("kb", "documents"), ("hostile", "hostile.md")):
+        with KnowledgeBase.open(folder / name, create=True) as base:
+            base.update([str(folder / source)])
     knowledge(folder / "facts").close()
-    save(facts_model(), folder / "facts-model")
     plain = plain_folder(folder / "plain")
     save(WritingSettings(training="masked", target_length=8).put(load(plain)), folder / "writer")
     more = {
         "writers": {"titles": str(folder / "writer")},
-        "fillers": {"bert": plain}, "generators": {"bert": plain}, "collections": {"town": str(folder / "kb")},
-        "facts": {"world": (str(folder / "facts-model"), str(folder / "facts" / "kb"))},
+        "fillers": {"bert": plain}, "generators": {"bert": plain},
+        "collections": {"town": str(folder / "kb"), "hostile": str(folder / "hostile")},
+        "facts": {"world": (trained_facts(folder / "facts"), str(folder / "facts" / "kb"))},
     }  # fmt: skip
     shots = os.environ.get("MASQUERADE_SCREENSHOTS")
     made = sources(folder, **more)
@@ -63,57 +52,25 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+def browser() -> Iterator[Any]:
+    with launched() as found:
         yield found
-        found.close()
-
-
-class Visit:
-    """A page of the service, with every address it asked for and every error it met."""
-
-    def __init__(self, browser: Any, service: Running, state: str = "", refused: bool = False, **options: Any) -> None:
-        self.refused = refused  # whether requests are
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options})
-        self.context.set_default_timeout(SECONDS)
-        self.page = self.context.new_page()
-        self.asked, self.errors = list[str](), list[str]()
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
-        self.page.goto(f"{service.address}/#{state}")
-        self.page.wait_for_selector("body[data-ready]", timeout=SECONDS)
-
-    def __enter__(self) -> Any:
-        return self.page
-
-    def __exit__(self, *error: object) -> None:
-        foreign = [url for url in self.asked if urlsplit(url).hostname not in ("127.0.0.1", None)]
-        title, errors = self.page.title(), self.errors
-        if self.refused:  # which the browser's console says too
-            errors = [each for each in errors if not each.startswith("Failed to load resource")]
-        self.context.close()
-        if error[0] is None:
-            assert not foreign and not errors and title == "Masquerade"
-
-
-def shot(page: Any, name: str) -> None:
-    """A picture for the docs, if they are wanted."""
-    if folder := os.environ.get("MASQUERADE_SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.wait_for_timeout(400)
-        page.screenshot(path=str(Path(folder) / f"{name}.png"))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_document_is_asked_and_decoders_are_compared(browser: Any, service: Running, language: str) -> None:
     with Visit(browser, service, f"lang={language}") as page:
-        page.click("#example")
+        page.click("#ask-button")
+        assert page.locator(".answer").count() == 0  # nothing is sent without a question
+        page.fill("#question", "?")
+        page.click("#ask-button")
+        expect(page.locator("#alert")).to_contain_text("还没有文本" if language == "zh" else "no text yet")
+        shot(page, f"empty-{language}")
+        page.click("#try")
         text = page.input_value("#text")
         assert re.search("[一-鿿]", text) if language == "zh" else "Rosetta" in text
-        page.press("#question", "Enter")
         page.wait_for_selector(".answer .said", timeout=SECONDS)
+        assert page.is_hidden("#alert")
         shown = page.inner_text("#shown mark:not(.other)") if page.query_selector("#shown mark:not(.other)") else ""
         said = page.inner_text(".answer .said")
         assert shown == said or shown == ""
@@ -122,12 +79,19 @@ def test_a_document_is_asked_and_decoders_are_compared(browser: Any, service: Ru
         page.click(".compare")
         page.wait_for_selector(".lane .token.on", timeout=SECONDS)
         assert page.locator(".lane").count() == 3 and page.locator(".compared table tbody tr").count() == 3
-        page.wait_for_timeout(2500)
-        shot(page, f"ask-{language}")
+        expect(page.locator(".lane .token:not(.on)")).to_have_count(0, timeout=SECONDS)  # the animation has ended
+        shot(page, f"ask-{language}", whole=True)
         page.fill("#question", "?" if language == "en" else "首都？")
         page.click("#ask-button")
         expect(page.locator(".answer")).to_have_count(2, timeout=SECONDS)
-        assert ("读过" if language == "zh" else "read before") in page.inner_text(".answer >> nth=0")
+        assert ("已读过" if language == "zh" else "read before") in page.inner_text(".answer >> nth=0")
+        page.fill("#text", "") if page.is_visible("#text") else page.click(
+            "text=" + ("编辑文本" if language == "zh" else "Edit")
+        )
+        page.fill("#text", "x")
+        if page.locator(".answer >> nth=1 >> .link").count():  # an earlier answer still shows its own text
+            page.click(".answer >> nth=1 >> .link")
+            assert len(page.inner_text("#shown")) > 100
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -174,7 +138,7 @@ def test_the_address_holds_the_view(browser: Any, service: Running) -> None:
         expect(page.locator("#caption")).to_contain_text("GPT", timeout=SECONDS)
     with Visit(browser, service, "tab=collection&kb=town&kq=lighthouse&km=search") as page:
         page.wait_for_selector(".passage", timeout=SECONDS)
-        assert page.locator("#found .answer").count() == 0
+        assert page.locator("#found .said").count() == 0
     with Visit(browser, service, "tab=fill&ft=the [MASK] sat") as page:
         page.wait_for_selector("#filled .meter", timeout=SECONDS)
 
@@ -235,6 +199,7 @@ def test_hostile_texts_are_shown_and_not_run(browser: Any, service: Running) -> 
         page.fill("#mask-text", f"a {HOSTILE}")
         expect(page.locator("#mask-table")).to_contain_text("script", timeout=SECONDS)
         page.click("#tab-collection")
+        page.select_option("#kb", "hostile")
         page.fill("#query", "lantern hostile")
         page.click("#search-button")
         page.wait_for_selector(".passage", timeout=SECONDS)
@@ -249,12 +214,12 @@ def test_a_collection_is_searched_and_its_citation_opens_the_passage(
     with Visit(browser, service, f"tab=collection&lang={language}") as page:
         page.fill("#query", question)
         page.press("#query", "Enter")
-        page.wait_for_selector("#found .answer", timeout=SECONDS)
+        page.wait_for_selector("#found .said", timeout=SECONDS)
         assert ("赵州桥" if language == "zh" else "Queen Ingrid") in page.locator("#found").text_content()
         if page.locator(".cite").count():
             page.locator(".cite").first.click()
-            assert page.locator(".passage[open]").count() == 1
-        shot(page, f"collection-{language}")
+            assert page.locator(".passage[open] mark").count() == 1
+        shot(page, f"collection-{language}", whole=True)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -277,8 +242,13 @@ def test_a_mask_is_drawn_and_a_row_tells_what_it_sees(browser: Any, service: Run
         page.select_option("#constructor", "shared_passage")
         expect(page.locator("#mask-table tbody tr")).not_to_have_count(rows, timeout=SECONDS)
         assert page.evaluate("document.querySelector('#matrix').width") > 100
+        page.focus("#matrix")
+        for _ in range(12):
+            page.keyboard.press("ArrowDown")
+        assert page.inner_text("#sees").startswith("12 ")
+        shot(page, f"masks-{language}", whole=True)
         page.hover("#matrix", position={"x": 150, "y": 150})
-        shot(page, f"masks-{language}")
+        assert not page.inner_text("#sees").startswith("12 ")
         with page.expect_download() as download:
             page.click("#export")
         assert Path(download.value.path()).read_text().startswith("<svg")
@@ -317,7 +287,7 @@ def test_a_title_is_written_and_kept_in_the_address(browser: Any, service: Runni
         expect(page.locator("#written .answer")).not_to_have_count(0, timeout=SECONDS)
         assert page.get_attribute("#written", "aria-live") == "polite"
         assert page.locator("#written .meter").count() == page.locator("#written .answer").count()
-        assert ("毫秒" if language == "zh" else "ms") in page.inner_text("#written")
+        assert re.search(r"\d (毫秒|秒)" if language == "zh" else r"\d m?s", page.inner_text("#written"))
         shot(page, f"write-{language}")
         state = urlsplit(page.url).fragment
     with Visit(browser, service, state) as page:
@@ -328,18 +298,17 @@ def test_a_title_is_written_and_kept_in_the_address(browser: Any, service: Runni
 def test_a_changed_fact_changes_the_answer(browser: Any, service: Running, language: str) -> None:
     with Visit(browser, service, f"tab=memory&lang={language}") as page:
         page.wait_for_selector("#facts tbody tr", timeout=SECONDS)
-        page.fill("#memory-text", "Paris is the capital of [MASK].")
+        name, old, new = ("北京", "中国", "Germany") if language == "zh" else ("Paris", "France", "Germany")
+        page.fill("#memory-text", f"{name} is the capital of [MASK].")
         page.click("#recall-button")
-        page.wait_for_selector("#recalled .meter", timeout=SECONDS)
-        said = page.inner_text("#recalled .out")
-        fact = page.locator("#recalled td").first.text_content()
-        subject, relation, thing = fact.split(" — ")
-        new = "Berlin" if thing != "Berlin" else "France"
-        field = page.get_by_label(f"{subject} {relation}").first
+        expect(page.locator("#recalled .out").first).to_have_text(f"{name} is the capital of {old}.", timeout=SECONDS)
+        assert f"{name} — capital of — {old}" in page.locator("#recalled table").first.text_content()
+        field = page.get_by_label(f"{name} capital of").first
         field.fill(new)
         field.locator("xpath=../..").locator("button").click()
-        expect(page.locator("#recalled .out").first).to_contain_text(new, timeout=SECONDS)
-        assert said != page.inner_text("#recalled .out >> nth=0")
+        expect(page.locator("#recalled .out").first).to_have_text(f"{name} is the capital of {new}.", timeout=SECONDS)
+        expect(page.locator("#recalled .out").nth(1)).to_have_text(f"{name} is the capital of {old}.")
+        assert page.locator("tr.changed").count() == 1
         assert ("之前" if language == "zh" else "Before") in page.inner_text("#recalled")
         shot(page, f"memory-{language}")
 
@@ -355,8 +324,9 @@ def test_a_phone_the_keyboard_and_the_theme(browser: Any, service: Running) -> N
             assert edge <= 390, name
         assert page.evaluate("document.querySelector('.bar').offsetHeight") < 70  # one line
         page.click("#tab-ask")
-        page.click("#example")
-        shot(page, "phone")
+        page.click("#try")
+        page.wait_for_selector(".answer .said", timeout=SECONDS)
+        shot(page, "phone", whole=True)
         page.focus("#tab-ask")
         page.keyboard.press("ArrowRight")
         assert page.evaluate("document.activeElement.id") == "tab-collection"

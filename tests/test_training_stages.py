@@ -10,8 +10,10 @@ from training_cases import losses, make_home, recipe
 
 from masquerade import build, load
 from masquerade.data.corpus import prepare
+from masquerade.data.packing import DataCursor
 from masquerade.data.rng import rng_for, spread
 from masquerade.errors import MasqueradeError
+from masquerade.layout import IGNORE
 from masquerade.masks import bidirectional
 from masquerade.nn.model import Model
 from masquerade.nn.spec import Spec
@@ -162,3 +164,27 @@ def test_xlnet_fills_a_mask_from_a_query(home: Path) -> None:
     best = fill(model, "the [MASK] sat", top=1).guesses[0][0]
     assert best.id == int(expected.argmax())
     assert best.probability == pytest.approx(float(expected.max()), abs=1e-6)
+
+
+def test_short_and_long_blanks_are_mixed_and_trained(home: Path, tmp_path: Path) -> None:
+    run = Run(recipe(home, tmp_path, "objective=mixture", "options.glm=3", "options.glm-long=1", "steps=2"))
+    assert run.bare.model.spec.positions == ("learned", "inner")
+    rows = next(run.job.batches(DataCursor()))[0]
+    shares = [float((example.layout.label != IGNORE).float().mean()) for row in rows for example in row]
+    assert min(shares) < 0.3 < max(shares), "a few tokens are blank, or half of them and more"
+    run.train()
+    assert sorted(losses(tmp_path)) == [1, 2]
+
+
+def test_what_is_left_out_of_a_text_is_chosen_in_the_recipe(home: Path, tmp_path: Path) -> None:
+    tokenizer, rng = tokenizer_of(home), rng_for(3)
+    ids = tokenizer.encode("cat sat . red sea . blue sea .")
+    written = {}
+    for strategy in ("lead", "ind-orig"):
+        changes = ("objective=pegasus", f"options.strategy={strategy}", "options.rate=0.2")
+        given = recipe(home, tmp_path / strategy, *changes).recipe
+        made = make_objective(given.objective, tokenizer, given.options)
+        written[strategy] = made(ids, rng).layout.label.tolist()[:-1]
+    assert written == {"lead": ids[:3], "ind-orig": ids[3:6]}, "the sea is in two sentences"
+    with pytest.raises(MasqueradeError, match="There is no strategy 'best'"):
+        make_objective("pegasus", tokenizer, {"strategy": "best"})

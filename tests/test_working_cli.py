@@ -74,6 +74,9 @@ def test_classify_reads_what_the_judge_keeps(home: Path) -> None:
         (("ask", "who ?", "--memory", "cogltx", "--kb", "kb"), "--memory is for files"),
         (("classify", "--pair", "b", "--memory", "cogltx", "a"), "leave --pair out"),
         (("classify", "--memory", "cogltx", "a"), "has no judge"),
+        (("ask", "who ?", "--judge", "x"), "add --memory cogltx"),
+        (("classify", "--judge", "x", "a"), "add --memory cogltx"),
+        (("tag", "--judge", "x", "a"), "add --memory cogltx"),
     ],
 )
 def test_bad_calls_are_one_sentence(home: Path, words: tuple[str, ...], sentence: str) -> None:

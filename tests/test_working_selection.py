@@ -14,6 +14,7 @@ from reader_cases import reader
 from torch import Tensor
 from working_cases import encoder
 
+from masquerade import progress
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.classifier import Classifier
 from masquerade.labelling.tagger import Tagger
@@ -52,6 +53,17 @@ def test_a_judge_scores_every_token_of_each_window() -> None:
     assert visible(layout).all()
     with pytest.raises(MasqueradeError, match="no judge"):
         Judge(encoder())
+
+
+def test_judging_many_windows_shows_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    for shown in (True, False):
+        judge = Judge(new_judge(encoder()), progress=shown)
+        judge([[judge.query("who"), judge.closed([5, 6] * 40)]] * 30)
+        said = capsys.readouterr().err
+        assert ("windows judged: " in said and "of 30" in said) == shown
 
 
 def test_the_blocks_with_the_words_of_the_query_are_kept() -> None:

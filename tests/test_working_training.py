@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reader_cases import reader
 from working_cases import encoder
 
 from masquerade import Layout, load, save
@@ -28,7 +29,7 @@ from masquerade.memory.working.long_documents import (
     relevant_blocks,
     without,
 )
-from masquerade.memory.working.reasoners import MemoryClassifier
+from masquerade.memory.working.reasoners import MemoryClassifier, MemoryReader
 from masquerade.memory.working.selection import WorkingMemory
 from masquerade.memory.working.tag_task import TagTask
 from masquerade.memory.working.training import MemoryTraining, TrainMemory
@@ -230,6 +231,30 @@ def test_judge_and_task_model_need_one_vocabulary(tmp_path: Path) -> None:
     networks[""].tokenizer.backend.add_tokens(["more"])
     with pytest.raises(MasqueradeError, match="different vocabularies"):
         job.loss(networks)
+
+
+def test_a_judge_may_have_fewer_layers_than_its_encoder(tmp_path: Path) -> None:
+    made = TrainMemory(recipe(tmp_path, layers=1)).begin()
+    judge, model = made["judge"], load(tmp_path / "bert")
+    assert (judge.spec.layers, made[""].spec.layers) == (1, 2)
+    name = "stack.layers.0.attention.query.weight"
+    assert torch.equal(judge.state_dict()[name], model.state_dict()[name])
+    with pytest.raises(MasqueradeError, match="has 1 to 2 layers"):
+        TrainMemory(recipe(tmp_path, layers=3)).begin()
+
+
+def test_a_judge_alone_may_have_a_vocabulary_of_its_own(tmp_path: Path) -> None:
+    asked = reader()
+    save(asked.settings.put(asked.model), tmp_path / "reader")
+    text = long_text("good", 3)
+    answer = {"text": ["market"], "answer_start": [text.index("market")]}
+    train = write(tmp_path / "asked.jsonl", [{"id": "1", "question": "who ?", "context": text, "answers": answer}])
+    given = recipe(tmp_path, train=train, task="read", relevance="given", fixed=True, reasoner=str(tmp_path / "reader"))
+    Run(TrainMemory(given)).train()
+    judge = Judge.load(tmp_path / "run")
+    assert len(judge.tokenizer) != len(asked.tokenizer)
+    answered, short = MemoryReader(asked, WorkingMemory(judge, 8)).ask("who ?", text)
+    assert len(short.blocks) < short.total and (not answered or answered.text in text)
 
 
 @pytest.mark.parametrize(

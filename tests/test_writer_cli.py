@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typed import refused, run
 from typer.testing import CliRunner
 from writer_cases import PAIRS, bert, recipe, saved, written
@@ -49,9 +50,24 @@ def test_a_long_text_is_cut_with_a_notice_or_read_in_windows(taught: Path, tmp_p
     ]
     assert "were not read" not in notices[0]  # a title is meant to come from the beginning
     assert "were not read. Use --windows" in notices[1]
+    best = CliRunner().invoke(app, ["summarize", str(tmp_path / "long.txt"), *model, "--n-best", "2"])
+    assert "were not read. Leave --n-best out" in best.stderr
+    assert len(best.stdout.splitlines()) == 2
     whole = json.loads(run("summarize", str(tmp_path / "long.txt"), *model, "--json"))
     assert whole["unread"] == 0
     assert len(whole["text"]) > len(said["text"])
+
+
+def test_a_terminal_sees_the_text_as_it_comes_and_what_was_not_read(
+    taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "long.txt").write_text(f"{PAIRS[0][0]} " * 4, encoding="utf-8")
+    monkeypatch.setattr(Console, "is_terminal", True)
+    said = CliRunner().invoke(
+        app, ["write", str(tmp_path / "long.txt"), "--model", str(taught / "run"), "--method", "greedy"]
+    )
+    assert said.stdout.strip()
+    assert "were not read. Use --windows" in said.stderr
 
 
 def test_a_text_in_characters_that_the_writer_does_not_know_is_named(taught: Path, tmp_path: Path) -> None:
@@ -88,6 +104,7 @@ def test_bad_input_is_one_sentence(
     assert "no language head" in says("write", text, "--model", saved(tmp_path / "encoder"))
     assert "exclude each other" in says("write", text, *model, "--windows", "--n-best", "2")
     assert "leaves no room for a source" in says("write", text, *model, "--length", "46")
+    assert "'gamma' is no setting of the method 'beam'" in says("write", text, *model, "--gamma", "0.5")
     assert "no task 'poem'" in says("write", text, *model, "--task", "poem")
     assert "--model, or a baseline" in says("evaluate", "writer", written(tmp_path / "p.jsonl"))
     assert "no baseline 'best'" in says("evaluate", "writer", written(tmp_path / "p.jsonl"), "--baseline", "best")

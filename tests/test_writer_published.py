@@ -104,6 +104,8 @@ def test_what_cannot_write_is_one_sentence(tmp_path: Path) -> None:
     made = Writer.load(tmp_path)
     with pytest.raises(MasqueradeError, match="Text 2 is empty"):
         made.write_many(["w5", " "])
+    with pytest.raises(MasqueradeError, match="take a list of texts"):
+        made.write_many("w5")
     with pytest.raises(MasqueradeError, match="A text of 41 tokens is longer than the decoder, which has 40 positions"):
         made.write("w5", max_new=41)
     with pytest.raises(MasqueradeError, match="no task 'summary'; it has none"):

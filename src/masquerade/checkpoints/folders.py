@@ -15,7 +15,7 @@ from masquerade.checkpoints.blank import NoInit
 from masquerade.checkpoints.weights import Weights, as_bytes, read_tensorflow, read_weights, write_weights
 from masquerade.errors import CheckpointError
 from masquerade.families import FAMILIES
-from masquerade.families.base import Family
+from masquerade.families.base import Family, with_tied
 from masquerade.files import read_json, write_text
 from masquerade.nn.model import Model
 from masquerade.nn.spec import Spec
@@ -155,8 +155,14 @@ def _with_heads(family: Family, config: dict[str, Any], weights: Weights, folder
             f"The configuration in {folder} does not describe a {family.name} model: {said}."
         ) from error
     table = weights[family.body.get("words.table", "words.table") + ".weight"]
-    if family.untied in weights and not torch.equal(weights[family.untied], table):
-        spec = replace(spec, tied=False, decoder=spec.decoder and replace(spec.decoder, tied=False))
+    for copy in family.copies:
+        if copy in weights and not torch.equal(weights[copy], table):
+            raise CheckpointError(
+                f"{folder} has token embeddings of its own under '{copy}', which is not supported; its encoder and "
+                "decoder have to share one table."
+            )
+    if family.output_table in weights and not torch.equal(weights[family.output_table], table):
+        spec = with_tied(spec, False)
     further = tuple(head for head in shown if head not in spec.all_heads)
     return replace(spec, pooler=pooler or spec.pooler, spare=spec.spare + further)
 

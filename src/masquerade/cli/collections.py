@@ -37,6 +37,10 @@ def index(
     encoder: EncoderName = None,
     query_prefix: Annotated[str | None, typer.Option(help='Put before queries, such as "query: " for E5.')] = None,
     passage_prefix: Annotated[str | None, typer.Option(help='Put before passages, such as "passage: ".')] = None,
+    part: Annotated[
+        int | None,
+        typer.Option(help="Tokens of a part of a passage (16, for example): each part gets its own vector."),
+    ] = None,
     uri: Annotated[
         str | None, typer.Option(help="Keep the vectors in Milvus: http://host:19530, or a .db file of Milvus Lite.")
     ] = None,
@@ -52,7 +56,7 @@ def index(
     """
     from masquerade.cli.show.collections import index_files
 
-    index_files(sources or [], out, encoder, query_prefix, passage_prefix, uri, rebuild, as_json)
+    index_files(sources or [], out, encoder, query_prefix, passage_prefix, part, uri, rebuild, as_json)
 
 
 @app.command(rich_help_panel=Panel.ASK)

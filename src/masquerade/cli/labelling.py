@@ -22,6 +22,7 @@ from masquerade.cli.app import (
     train,
 )
 from masquerade.cli.recipes import recipe_file
+from masquerade.cli.working import check_judge
 from masquerade.errors import MasqueradeError
 
 
@@ -40,6 +41,7 @@ def classify(
     [dim]masquerade classify --model runs/sst2 "A charming and often affecting journey."[/dim]
     [dim]masquerade classify --model runs/long --memory cogltx --in documents.txt[/dim]
     """
+    check_judge(memory, judge)
     if memory is not None:
         from masquerade.cli.show.working import classify_with_memory
 
@@ -65,6 +67,7 @@ def tag(
 
     [dim]masquerade tag --model runs/cluener "彭小军在台湾的银行工作。"[/dim]
     """
+    check_judge(memory, judge)
     if memory is not None:
         from masquerade.cli.show.working import tag_with_memory
 

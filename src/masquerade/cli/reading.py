@@ -28,6 +28,7 @@ from masquerade.cli.app import (
 )
 from masquerade.cli.collections import Dense, Where
 from masquerade.cli.recipes import recipe_file
+from masquerade.cli.working import check_judge
 from masquerade.errors import MasqueradeError
 
 
@@ -127,6 +128,7 @@ def ask(
     """
     from masquerade.cli.show.ask import AskOptions, show_answers
 
+    check_judge(memory, judge)
     if graph is not None and not hops:
         raise MasqueradeError("--graph draws what --hops reads; add --hops.")
     if hops and kb is None:
@@ -145,6 +147,11 @@ def ask(
 
             if rag is not None:
                 raise MasqueradeError("--hops reads and --rag writes the answer; give one of them.")
+            if where or dense is not None or trace or free or (n_best, decoder, vote) != (1, "parallel", "best"):
+                raise MasqueradeError(
+                    "--hops finds and reads its paragraphs itself; leave out --where, --dense, --trace, --n-best, "
+                    "--decoder, --vote and --free."
+                )
             ask_in_steps(question, kb, model, graph, as_json)
             return
         if rag is not None:

@@ -30,6 +30,6 @@ def recipe_file(recipe: str) -> Path:
 
 
 def describe(path: Path) -> str:
-    """What a recipe is for: the text of the comment on its first line."""
+    """What a recipe is for: the comment on its first line, which is a whole sentence."""
     with path.open(encoding="utf-8") as lines:
         return next(lines, "").lstrip("# ").strip().rstrip(":.")

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from masquerade.cli.app import Changes, RecipeName, Resume, train
 from masquerade.cli.recipes import recipe_file
+from masquerade.errors import MasqueradeError
+
+
+def check_judge(memory: str | None, judge: str | None) -> None:
+    """An error for a judge that nothing would ask."""
+    if judge is not None and memory is None:
+        raise MasqueradeError("--judge names the judge of --memory; add --memory cogltx, or leave --judge out.")
 
 
 @train.command("cogltx")

@@ -26,6 +26,9 @@ MethodName = Annotated[
 Beams = Annotated[int | None, typer.Option(help="Number of beams.")]
 NBest = Annotated[int, typer.Option(min=1, help="Number of texts to print for each source, best first.")]
 MaxLength = Annotated[int | None, typer.Option("--length", help="The most tokens of a text.")]
+Gamma = Annotated[
+    float | None, typer.Option(help="The weight of the parallel half, 0 to 1, of a γ-mixture or of --method mixture.")
+]
 Windows = Annotated[
     bool, typer.Option("--windows", help="Write for all windows of a long text, not only for its beginning.")
 ]
@@ -41,6 +44,7 @@ def write(
     beams: Beams = None,
     length: MaxLength = None,
     n_best: NBest = 1,
+    gamma: Gamma = None,
     seed: Annotated[int | None, typer.Option(help="Random seed of --method sample.")] = None,
     windows: Windows = False,
     as_json: Json = False,
@@ -54,8 +58,9 @@ def write(
     """
     from masquerade.cli.show.writers import show_written
 
-    settings = {"beams": beams, "max_new": length, "seed": seed}
-    show_written(files, model, method, task, prefix, n_best, windows, settings, as_json)
+    settings = {"beams": beams, "max_new": length, "gamma": gamma, "seed": seed}
+    advice = "Use --windows to write for all of it."
+    show_written(files, model, method, task, prefix, n_best, windows, advice, settings, as_json)
 
 
 @app.command(rich_help_panel=Panel.WRITE)
@@ -74,7 +79,8 @@ def title(
     """
     from masquerade.cli.show.writers import show_written
 
-    show_written(files, model, None, "", None, n_best, None, {"beams": beams, "max_new": length}, as_json)
+    settings = {"beams": beams, "max_new": length}
+    show_written(files, model, None, "", None, n_best, False, None, settings, as_json)
 
 
 @app.command(rich_help_panel=Panel.WRITE)
@@ -95,7 +101,8 @@ def summarize(
     from masquerade.cli.show.writers import show_written
 
     settings = {"beams": beams, "max_new": length}
-    show_written(files, model, None, task, prefix, n_best, n_best == 1, settings, as_json)
+    advice = "Leave --n-best out to have all of it summarized."
+    show_written(files, model, None, task, prefix, n_best, n_best == 1, advice, settings, as_json)
 
 
 @train.command("writer")
@@ -104,9 +111,10 @@ def train_writer(recipe: RecipeName, changes: Changes = None, resume: Resume = F
 
     Data: pairs in .jsonl, .json, .tsv, .csv or .parquet files, or a hub data set. The columns are found by their usual
     names (text, abstract, article …; title, summary, target …), or are set by source=… and target=….
+    It starts from a BERT, or from any checkpoint that writes: start=t5-small.
 
     [dim]masquerade train writer writer-title-en train=train.jsonl held_out=dev.jsonl[/dim]
-    [dim]masquerade train writer writer-title-en start=t5-small train=news.tsv source=2 target=1[/dim]
+    [dim]masquerade train writer writer-title-en train=news.tsv source=2 target=1 start=t5-small[/dim]
     """
     import logging
 
@@ -134,7 +142,7 @@ def evaluate_writer(
     method: MethodName = None,
     beams: Beams = None,
     length: MaxLength = None,
-    gamma: Annotated[float | None, typer.Option(help="With --method mixture: the weight of the parallel half.")] = None,
+    gamma: Gamma = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Number of pairs to use, from the first on.")] = None,
     predictions: Predictions = None,
     worst: Annotated[int | None, typer.Option(min=1, help="Print this many texts with the lowest ROUGE-L.")] = None,

@@ -71,7 +71,7 @@ class Document:
 
     def piece(self, start: int, end: int) -> str:
         """A span in one line: divided words are joined, a line end becomes a blank, or nothing between Chinese
-        characters."""
+        characters. In code and tables it becomes a bar, since every line is something of its own."""
         cuts = self.joined.cuts_between(start, end)
         inside = {offset for cut in cuts for offset in range(*cut)}
         gaps = [(cut, True) for cut in cuts]
@@ -79,8 +79,12 @@ class Document:
         made, offset = "", start
         for (first, last), cut in sorted(gaps):
             sides = self.text[max(0, first - 1) : first], self.text[last : last + 1]
-            chinese = _LINE_END.search(self.text, first, last) and all(side and is_wide(side) for side in sides)
-            made += self.text[offset:first] + ("" if cut or chinese else " ")
+            new_line = _LINE_END.search(self.text, first, last) is not None
+            if new_line and not self.prose:
+                between = " | "
+            else:
+                between = "" if cut or (new_line and all(side and is_wide(side) for side in sides)) else " "
+            made += self.text[offset:first] + between
             offset = last
         return made + self.text[offset:end]
 
@@ -93,11 +97,11 @@ class Document:
         if begin is None and first > 0:  # inside a sentence, from a whole word on if there are words
             before = "…" + self.piece(text.find(" ", first, start) + 1 or first, start)
         else:
-            before = self.piece(begin or 0, start).lstrip()
+            before = self.piece(begin or 0, start).lstrip(" |" if not self.prose else None)
         if close is None and last < len(text):
             after = self.piece(end, max(text.rfind(" ", end, last), end) if " " in text[end:last] else last) + "…"
         else:
-            after = self.piece(end, last if close is None else close).rstrip()
+            after = self.piece(end, last if close is None else close).rstrip(" |" if not self.prose else None)
         return before, after
 
 

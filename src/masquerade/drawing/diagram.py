@@ -228,6 +228,7 @@ def _relations(spec: Spec) -> list[str]:
     known = {
         "rotary": "rotary positions",
         "buckets": f"{spec.buckets} buckets of distance",
+        "alibi": "scores fall with distance",
         "nezha": f"fixed distances up to {spec.max_distance}",
         "transformer-xl": "relative distance" + (" and segment" if spec.segment_relation else ""),
         "disentangled": f"distance scored by {' and '.join(spec.position_scores)}",

@@ -94,6 +94,9 @@ EXAMPLES: dict[str, tuple[str, int, Callable[[Parts], Layout]]] = {  # name → 
 }
 
 
+ANY_NUMBER = ("shared_passage", "pack")  # masks whose text may have more parts than the least
+
+
 def picture(name: str, text: str | None = None) -> Picture:
     """The picture of a mask over a text; parts of a text are separated by ``|``."""
     if name not in EXAMPLES:
@@ -101,9 +104,10 @@ def picture(name: str, text: str | None = None) -> Picture:
     usual, least, lay_out = EXAMPLES[name]
     words = ExampleVocabulary()
     parts = [words.ids(part) for part in (usual if text is None else text).split("|")]
-    if len(parts) < least or not all(parts):
+    more = name in ANY_NUMBER
+    if len(parts) < least or (len(parts) > least and not more) or not all(parts):
         raise LayoutError(
-            f"The mask '{name}' needs a text of {least} part{'s' if least > 1 else ''}"
+            f"The mask '{name}' needs a text of {least} part{'s' if least > 1 else ''}{' or more' * more}"
             + (f", with | between them, like '{usual}'." if least > 1 else f", like '{usual}'.")
         )
     layout = lay_out(parts)
@@ -125,6 +129,8 @@ def show(name: str | None, text: str | None, out: Path | None, every: bool) -> N
     """Print or save the picture of a mask, or of every mask."""
     if name is None and not every:
         raise MasqueradeError(f"Name a mask to draw, or --all of them: {', '.join(EXAMPLES)}.")
+    if every and (name is not None or text is not None):
+        raise MasqueradeError("--all draws every mask over its own example; leave out the name and --text, or --all.")
     if every and out is not None and out.suffix:
         raise MasqueradeError(f"--all draws many files, so --out has to be a folder, not the file '{out}'.")
     console = Console(highlight=False)

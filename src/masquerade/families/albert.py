@@ -44,6 +44,7 @@ ALBERT = Family(
     },
     keys=KEYS | {"embedding": "embedding_size", "groups": "num_hidden_groups", "group_size": "inner_group_num"},
     defaults={"activation": "gelu_new", "groups": 1, "dropout": 0.0, "attention_dropout": 0.0, "embedding": 128},
+    fixed={"mask": "bidirectional"},
     read=lambda config: same_activation(config, usual="gelu_new"),
     **bias_beside("predictions"),
     ignored=(r"embeddings\.position_ids", r"predictions\.(decoder\.weight|decoder\.bias|bias)"),

@@ -6,6 +6,8 @@ from __future__ import annotations
 from masquerade.families.base import KEYS, Family, bias_beside
 from masquerade.families.bert import BODY, HEADS, IGNORED, LAYER, same_activation
 
+_LM = {name: theirs for name, theirs in HEADS["lm"].items() if name != "heads.lm.decoder"}  # no table of its own
+
 ALBERT_ZH = Family(
     name="albert_zh",
     about="ALBERT in its older Chinese form: factorised words, one shared layer",
@@ -13,7 +15,7 @@ ALBERT_ZH = Family(
     body=BODY
     | {"words.project": "embeddings.word_embeddings_2"}
     | {f"stack.layers.{{i}}.{ours}": f"encoder.layer_shared.{theirs}" for ours, theirs in LAYER.items()},
-    heads=HEADS,
+    heads=HEADS | {"lm": _LM},
     architectures={
         "AlbertZhModel": (),
         "AlbertZhForPreTraining": ("lm", "pair"),

@@ -43,7 +43,8 @@ KEYS = {
     "pad": "pad_token_id",
 }
 DECODER = {"layers": "decoder_layers", "heads": "decoder_attention_heads", "feedforward": "decoder_ffn_dim"}
-FIXED = {"segments": 0, "lm_dense": False, "epsilon": 1e-5}
+FIXED = {"mask": "bidirectional", "segments": 0, "lm_dense": False, "epsilon": 1e-5}
+COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 IGNORED = (r"(encoder|decoder)\.(embed_tokens\.weight|version)", r"lm_head\.weight")
 
 
@@ -55,7 +56,8 @@ def decoder(config: Config) -> dict[str, Any]:
 def decoder_keys(spec: Spec) -> Config:
     """The decoder's size, for the configuration."""
     second = spec.decoder or spec
-    return {theirs: getattr(second, ours) for ours, theirs in DECODER.items()} | {"is_encoder_decoder": True}
+    sizes = {theirs: getattr(second, ours) for ours, theirs in DECODER.items()}
+    return sizes | {"is_encoder_decoder": True, "tie_word_embeddings": spec.tied}
 
 
 def flat_bias(weights: Weights) -> Weights:
@@ -65,8 +67,12 @@ def flat_bias(weights: Weights) -> Weights:
     return weights
 
 
-def row_bias(weights: Weights, _: Spec) -> Weights:
-    """The inverse of ``flat_bias``."""
+def row_bias(weights: Weights, spec: Spec) -> Weights:
+    """The inverse of ``flat_bias``. Where the output table is not tied, the reference reads all three tables of token
+    embeddings from the file."""
+    if not spec.tied:
+        table = next(name for name in weights if name.endswith("shared.weight"))
+        weights |= {table.replace("shared.weight", copy): weights[table] for copy in COPIES}
     if "final_logits_bias" in weights:
         weights["final_logits_bias"] = weights["final_logits_bias"][None]
     return weights
@@ -86,7 +92,7 @@ BART = Family(
     write=lambda spec: decoder_keys(spec) | {"max_position_embeddings": spec.longest - 2},
     decoder=decoder,
     ignored=IGNORED,
-    untied="lm_head.weight",
+    copies=COPIES,
     split=flat_bias,
     merge=row_bias,
 )
@@ -104,7 +110,7 @@ PEGASUS = Family(
     write=decoder_keys,
     decoder=decoder,
     ignored=(*IGNORED, r"(encoder|decoder)\.embed_positions\.weight"),
-    untied="lm_head.weight",
+    copies=COPIES,
     split=flat_bias,
     merge=row_bias,
 )

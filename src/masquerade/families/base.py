@@ -70,17 +70,23 @@ class Family:
     decoder: Callable[[Config], dict[str, Any]] | None = (
         None  # the Spec fields of its decoder that differ from the encoder's
     )
-    untied: str | None = None  # an output table that is used if it differs from the token embeddings
+    copies: tuple[str, ...] = ()  # tables that repeat the token embeddings; a checkpoint where one differs is refused
     split: Callable[[Weights], Weights] = _same  # separates or reshapes their weights
     merge: Callable[[Weights, Spec], Weights] = _merged  # the inverse
+
+    @property
+    def output_table(self) -> str | None:
+        """Their name of the language head's output table, which is used if it differs from the token embeddings."""
+        entry = self.heads.get("lm", {}).get("heads.lm.decoder")
+        return None if entry is None else f"{entry}.weight"
 
     def spec(self, config: Config, outputs: tuple[str, ...] = ()) -> Spec:
         """The Spec of a published configuration, with these output heads."""
         values = dict(self.defaults)
         values |= {ours: config[theirs] for ours, theirs in self.keys.items() if config.get(theirs) is not None}
-        values |= self.fixed
-        if config.get("is_decoder"):
+        if config.get("is_decoder"):  # the reference ignores it in families that have fixed the mask
             values["mask"] = "causal"
+        values |= self.fixed
         if config.get("add_cross_attention"):
             raise CheckpointError("This checkpoint has cross-attention inside an encoder, which is not supported.")
         if config.get("position_embedding_type", "absolute") != "absolute":
@@ -112,8 +118,8 @@ class Family:
             config["label2id"] = {label: index for index, label in enumerate(spec.labels)}
         config |= self.write(spec)
         again = replace(self.spec(config, spec.outputs), spare=spec.spare, pooler=spec.pooler, labels=spec.labels)
-        if self.untied is not None:  # decided by the weights
-            again = _with_tied(again, spec.tied)
+        if self.output_table is not None:  # decided by the weights
+            again = with_tied(again, spec.tied)
         for name in spec.__dataclass_fields__:
             if getattr(again, name) != getattr(spec, name):
                 raise SpecError(
@@ -145,7 +151,7 @@ class Family:
         return {name: _translate(name, table, spec.group_size) for name in ours}
 
 
-def _with_tied(spec: Spec, tied: bool) -> Spec:
+def with_tied(spec: Spec, tied: bool) -> Spec:
     """The spec, and that of its decoder, with the output table tied to the token embeddings or not."""
     decoder = None if spec.decoder is None else replace(spec.decoder, tied=tied)
     return replace(spec, tied=tied, decoder=decoder)

@@ -83,6 +83,7 @@ DEBERTA = Family(
     },
     keys=KEYS | {"classifier_activation": "pooler_hidden_act"},
     defaults={"segments": 0, "epsilon": 1e-7, "classifier_activation": "gelu"},
+    fixed={"mask": "bidirectional"},
     read=_read,
     write=_write,
     **bias_beside("cls.predictions"),

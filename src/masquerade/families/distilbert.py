@@ -63,7 +63,7 @@ DISTILBERT = Family(
         "dropout": "dropout",
         "attention_dropout": "attention_dropout",
     },
-    fixed={"segments": 0, "pooled": False, "classifier_activation": "relu"},
+    fixed={"mask": "bidirectional", "segments": 0, "pooled": False, "classifier_activation": "relu"},
     read=_read,
     ignored=(r"embeddings\.position_ids", r"vocab_projector\.weight"),
     signs=("vocab_projector", "sa_layer_norm"),

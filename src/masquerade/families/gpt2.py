@@ -68,7 +68,6 @@ GPT2 = Family(
     read=_read,
     write=lambda spec: {"tie_word_embeddings": spec.tied},
     ignored=(r"lm_head\.weight", r"h\.\d+\.attn\.(bias|masked_bias)"),
-    untied="lm_head.weight",
     split=lambda weights: _turn(apart(weights, *_TOGETHER)),
     merge=lambda weights, _: together(_turn(weights), *_TOGETHER),
 )

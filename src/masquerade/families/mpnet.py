@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from masquerade.families.base import KEYS, Family, bias_beside
+from typing import Any
+
+from masquerade.errors import CheckpointError
+from masquerade.families.base import KEYS, Config, Family, bias_beside
 from masquerade.families.bert import BODY, TASKS
 from masquerade.families.roberta import CLASSIFIER, IGNORED, LANGUAGE, positions
+
+
+def _read(config: Config) -> dict[str, Any]:
+    """The first position; the reference counts positions from padding id 1, whatever the configuration says."""
+    if config.get("pad_token_id", 1) != 1:
+        raise CheckpointError(f"MPNet with a padding id of {config['pad_token_id']} instead of 1 is not supported.")
+    return positions(config)
+
 
 MPNET = Family(
     name="mpnet",
@@ -31,13 +42,14 @@ MPNET = Family(
     | {"buckets": "relative_attention_num_buckets"},
     defaults={"pad": 1},
     fixed={
+        "mask": "bidirectional",
         "positions": ("learned", "buckets"),
         "max_distance": 128,
         "segments": 0,
         "pooled": False,
         "skip_padding": True,
     },
-    read=positions,
+    read=_read,
     ignored=IGNORED,
     **bias_beside("lm_head"),
     signs=("relative_attention_num_buckets",),

@@ -80,6 +80,7 @@ T5 = Family(
     },
     defaults={"epsilon": 1e-6, "max_distance": 128, "buckets": 32, "head_size": 64},
     fixed={
+        "mask": "bidirectional",
         "norm": "rms",
         "norm_first": True,
         "positions": ("buckets",),
@@ -94,8 +95,8 @@ T5 = Family(
     write=_write,
     decoder=lambda config: {"layers": config.get("num_decoder_layers") or config["num_layers"]},
     ignored=(r"(encoder|decoder)\.embed_tokens\.weight", r"lm_head\.weight"),
+    copies=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
     legacy=((r"DenseReluDense\.wi\.", "DenseReluDense.wi_0."),),
-    untied="lm_head.weight",
     merge=_merge,
 )
 

@@ -115,7 +115,6 @@ XLNET = Family(
     read=_read_xlnet,
     write=_write_xlnet,
     ignored=(r"lm_loss\.weight",),
-    untied="lm_loss.weight",
     split=_split_xlnet,
     merge=_merge_xlnet,
 )

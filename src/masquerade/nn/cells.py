@@ -53,12 +53,20 @@ def zero_states(cells: Cells, x: Tensor) -> list[CellState]:
     return [(zeros, zeros if isinstance(cells, nn.LSTM) else zeros[:, :0]) for _ in range(cells.num_layers)]
 
 
-def stored(states: CellState) -> KeyValues:
-    """The states behind every token, each (rows, n, width), as a cache keeps them: (rows, 1, n, width)"""
-    return KeyValues((states[0].unsqueeze(1), states[1].unsqueeze(1)))
+def states_before(kept: Sequence[KeyValues], last: Tensor, first: Sequence[CellState]) -> list[CellState]:
+    """The states of each layer before new tokens, each (rows, width): those that a cache keeps behind the last token of
+    each row, given by its index (rows,); or where that is below 0, or nothing is kept, those before the first token."""
+    if not kept:
+        return list(first)
+    row, index, begun = torch.arange(len(last), device=last.device), last.clamp(min=0), (last >= 0).unsqueeze(-1)
+    return [
+        (torch.where(begun, hidden[row, 0, index], one), torch.where(begun, cell[row, 0, index], two))
+        for (hidden, cell), (one, two) in zip(kept, first, strict=True)
+    ]
 
 
-def last_states(kept: Sequence[KeyValues], index: Tensor) -> list[CellState]:
-    """The states of each layer behind one token of each row, given by its index (rows,): each (rows, width)"""
-    row = torch.arange(len(index), device=index.device)
-    return [(hidden[row, 0, index], cell[row, 0, index]) for hidden, cell in kept]
+def states_kept(kept: Sequence[KeyValues], new: Sequence[CellState]) -> list[KeyValues]:
+    """What a cache keeps of each layer, each (rows, 1, n, width), with the states behind new tokens added, each
+    (rows, m, width)."""
+    layers = [KeyValues((hidden.unsqueeze(1), cell.unsqueeze(1))) for hidden, cell in new]
+    return [past.extended(*more) for past, more in zip(kept, layers, strict=True)] if kept else layers

@@ -16,7 +16,7 @@ from masquerade.layout import Layout
 from masquerade.nn.attention import KeyValues
 from masquerade.nn.between import Flow
 from masquerade.nn.cache import Cache
-from masquerade.nn.cells import last_states, run_cells, stored, token_states, zero_states
+from masquerade.nn.cells import run_cells, states_before, states_kept, token_states, zero_states
 from masquerade.nn.documents import check_causal, check_one_document, documents, last_real
 from masquerade.nn.heads import Language, TokenLogits
 from masquerade.nn.spec import Spec
@@ -102,16 +102,10 @@ class MixtureStack(nn.Module):
             at_steps(part[:, 0].repeat_interleave(together, 0), step) for part in (*kept[0], kept[1][0])
         )
         given = torch.cat([x, pairs], -1)
-        before = zero_states(self.gru, given)
-        if old:
-            last = last_real(keys[:old])
-            begun = (last >= 0).unsqueeze(-1)
-            before = [(one * begun, two) for one, two in last_states(cache.layers, last.clamp(min=0))]
+        layers = cache.layers if old else []
+        before = states_before(layers, last_real(keys[:old]), zero_states(self.gru, given))
         found = token_states(self.gru, given, before)
-        layers = [stored(states) for states in found]
-        if old:
-            layers = [past.extended(*new) for past, new in zip(cache.layers, layers, strict=True)]
-        cache.keep(keys, layers, kept)
+        cache.keep(keys, states_kept(layers, found), kept)
         return self._joined(features, found[-1][0], parallel), keys
 
     def features(self, source: Tensor, there: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import FAR, Layout
+from masquerade.nn import padded
 from masquerade.nn.between import Flow
 from masquerade.nn.cache import Cache
 from masquerade.nn.embeddings import Embeddings, TokenEmbedding
@@ -180,10 +180,8 @@ class Model(nn.Module):
         return out
 
     def logits(self, input_ids: Tensor, *args: Tensor | None, **kwargs: Tensor | None) -> Tensor | tuple[Tensor, ...]:
-        """Logits for padded tensors, with the arguments of ``masquerade.checkpoints.padded.logits``."""
-        padded = import_module("masquerade.checkpoints.padded")  # on use: checkpoints imports this module
-        out: Tensor | tuple[Tensor, ...] = padded.logits(self, input_ids, *args, **kwargs)
-        return out
+        """Logits for padded tensors, with the arguments of ``masquerade.nn.padded.logits``."""
+        return padded.logits(self, input_ids, *args, **kwargs)
 
     def with_heads(self, outputs: tuple[str, ...], labels: tuple[str, ...] | None = None) -> Model:
         """The same network with other heads: those it has keep their weights, the others are new. ``labels`` are those

@@ -2,7 +2,7 @@
 
 - absolute: a vector added to the token embedding (learned, inner, sinusoidal, halves);
 - rotary: queries and keys are rotated by their position;
-- bias: a number for each head and distance that is added to scores, the same in all layers (buckets);
+- bias: a number for each head and distance that is added to scores, the same in all layers (buckets, alibi);
 - relation: a score of query and distance, inside the attention of every layer (``relations``).
 """
 
@@ -118,3 +118,26 @@ class Buckets(nn.Module):
         if self.both_ways:
             bucket = bucket + (distance > 0) * count
         return F.embedding(bucket, self.table.weight).permute(0, 3, 1, 2)
+
+
+class Alibi(nn.Module):
+    """ALiBi's relative positions: each head subtracts its own fixed multiple of the distance from its scores, so that
+    it attends to near tokens from the first step of training on. Tokens on both sides are treated alike."""
+
+    slopes: Tensor
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(slopes(spec.heads)), persistent=False)
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """Key position minus query position, (rows, q, k) → the bias of each head, (rows, heads, q, k)."""
+        return -self.slopes[:, None, None] * distance.abs().unsqueeze(1)
+
+
+def slopes(heads: int) -> list[float]:
+    """ALiBi's slopes: the geometric sequence from 2^(−8/heads) to 2^−8 if the number of heads is a power of two. For
+    another number, that of the next lower power, then every other one of the next higher power, as published."""
+    power = 1 << (heads.bit_length() - 1)
+    regular = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+    return regular if heads == power else regular + slopes(2 * power)[::2][: heads - power]

@@ -14,7 +14,15 @@ from masquerade.layout import Layout
 from masquerade.nn.attention import KeyValues
 from masquerade.nn.between import Flow
 from masquerade.nn.cache import Cache
-from masquerade.nn.cells import CELLS, CellState, last_states, run_cells, stored, token_states, zero_states
+from masquerade.nn.cells import (
+    CELLS,
+    CellState,
+    run_cells,
+    states_before,
+    states_kept,
+    token_states,
+    zero_states,
+)
 from masquerade.nn.documents import (
     ROW,
     check_bidirectional,
@@ -105,24 +113,14 @@ class RecurrentStack(nn.Module):
         kept = cache.source
         if self.cross is not None and source is not None and not kept:
             kept = [self.cross.key_values(source.states)]
-        behind = last_real(keys[:old])
-        before = last_states(cache.layers, behind.clamp(min=0)) if old else zero_states(self.cells, x)
-        if self.cross is not None and (not old or bool((behind < 0).any())):
-            names = torch.arange(len(x), device=x.device) * ROW
-            begun, fresh = (behind >= 0).unsqueeze(-1), self._first_states(x, names, source)
-            before = [
-                (torch.where(begun, one, new), torch.where(begun, two, other))
-                for (one, two), (new, other) in zip(before, fresh, strict=True)
-            ]
-        elif old:
-            begun = (behind >= 0).unsqueeze(-1)
-            before = [(one * begun, two * begun) for one, two in before]
-        behind_each = token_states(self.cells, x, before)
-        layers = [stored(states) for states in behind_each]
-        if old:
-            layers = [past.extended(*new) for past, new in zip(cache.layers, layers, strict=True)]
-        cache.keep(keys, layers, kept)
-        return behind_each[-1][0], keys
+        last, layers = last_real(keys[:old]), cache.layers if old else []
+        if bool((last >= 0).all()):
+            first = zero_states(self.cells, x)  # which no row needs
+        else:
+            first = self._first_states(x, torch.arange(len(x), device=x.device) * ROW, source)
+        found = token_states(self.cells, x, states_before(layers, last, first))
+        cache.keep(keys, states_kept(layers, found), kept)
+        return found[-1][0], keys
 
     def _first_states(self, x: Tensor, names: Tensor, source: Encoded | None) -> list[CellState]:
         """The states before the first token of each document, for x (documents, …) and their names

@@ -12,7 +12,7 @@ from masquerade.layout import FAR, PADDING, Kind, Layout
 from masquerade.nn.attention import KeyValues
 from masquerade.nn.cache import Cache
 
-RELATIVE = ("transformer-xl", "buckets", "nezha", "rotary")  # position schemes that know distances only
+RELATIVE = ("transformer-xl", "buckets", "alibi", "nezha", "rotary")  # position schemes that know distances only
 
 
 class SegmentMemory(Cache):

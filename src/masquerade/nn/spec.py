@@ -10,7 +10,8 @@ from typing import Any
 from masquerade.errors import SpecError
 from masquerade.nn.activations import ACTIVATIONS
 
-POSITIONS = ("learned", "inner", "sinusoidal", "halves", "rotary", "buckets", "nezha", "transformer-xl", "disentangled")
+DISTANCES = ("rotary", "buckets", "alibi", "nezha", "transformer-xl", "disentangled")  # positions inside attention
+POSITIONS = ("learned", "inner", "sinusoidal", "halves", *DISTANCES)
 NORMS = ("layer", "rms")
 MASKS = ("bidirectional", "causal")
 RECURRENT = ("lstm", "gru", "mixture")  # the mixture, of a GRU and an LSTM, is a decoder
@@ -138,6 +139,12 @@ class Spec:
             raise SpecError("Sinusoidal positions come in pairs; the embedding needs an even width.")
         if {"nezha", "rotary"} & set(self.positions) and self.head_width % 2:
             raise SpecError(f"These positions come in pairs; a head is {self.head_width} wide and must be even.")
+        exact = self.buckets // (2 if self.mask == "causal" else 4)  # distances that have a bucket each
+        if "buckets" in self.positions and not 0 < exact < self.max_distance:
+            raise SpecError(
+                f"{self.buckets} buckets have one for each distance below {exact}, and the others for distances up to "
+                f"{self.max_distance}; give at least 4 buckets, and a 'max_distance' above {max(exact, 1)}."
+            )
         if "transformer-xl" in self.positions and self.width % 2:
             raise SpecError(f"Transformer-XL's positions come in pairs; a width of {self.width} must be even.")
         _known("kind of position score", self.position_scores, ("c2p", "p2c"))
@@ -163,7 +170,7 @@ class Spec:
         _known("recurrent layer", (kind,), RECURRENT)
         if self.groups is not None or self.between:
             raise SpecError("Recurrent layers take no shared weights and nothing between layers.")
-        if {"rotary", "buckets", "nezha", "transformer-xl", "disentangled"} & set(self.positions):
+        if set(DISTANCES) & set(self.positions):
             raise SpecError("Recurrent layers have no attention, so they take no distances; use positions=().")
         if self.decoder is not None and self.width % 2:
             raise SpecError(f"An encoder that reads both ways halves its width of {self.width}; make it even.")

@@ -17,9 +17,9 @@ from masquerade.nn.cache import Cache
 from masquerade.nn.disentangled import RelativeTable, rows_of_runs
 from masquerade.nn.feedforward import FeedForward
 from masquerade.nn.norms import norm
-from masquerade.nn.positions import Buckets, Rotation
+from masquerade.nn.positions import Alibi, Buckets, Rotation
 from masquerade.nn.relations import TransformerXL, View
-from masquerade.nn.spec import Spec
+from masquerade.nn.spec import DISTANCES, Spec
 
 LONG = 2048  # keys from which a GPU runs FlexAttention, whose memory does not grow with queries × keys
 
@@ -94,8 +94,9 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(Layer(spec) for _ in range(max(self.order) + 1))
         self.between = make_between(spec)
         self.buckets = Buckets(spec) if "buckets" in spec.positions else None
+        self.alibi = Alibi(spec) if "alibi" in spec.positions else None
         self.relative = RelativeTable(spec) if "disentangled" in spec.positions else None
-        self.needs_distance = bool({"nezha", "transformer-xl", "buckets", "disentangled"} & set(spec.positions))
+        self.needs_distance = bool((set(DISTANCES) - {"rotary"}) & set(spec.positions))
         self.needs_segment = spec.segment_relation
         self.rotary_width = spec.head_width if "rotary" in spec.positions else None
         self.attention_dropout = spec.attention_dropout
@@ -199,9 +200,10 @@ class Stack(nn.Module):
         bias = view.bias
         if self.needs_distance:
             distance, consecutive = _distance(queries, keys)
-        if self.buckets is not None and distance is not None:
-            near = self.buckets(distance)
-            bias = near if bias is None else bias + near
+        for part in (self.buckets, self.alibi):
+            if part is not None and distance is not None:
+                near = part(distance)
+                bias = near if bias is None else bias + near
         if self.needs_segment:
             differs = keys.segment.unsqueeze(-2) != queries.segment.unsqueeze(-1)
         if self.rotary_width is not None:
@@ -213,8 +215,8 @@ class Stack(nn.Module):
 
     def _by_rows(self, like: Tensor) -> bool:
         """Whether relative positions may be scored row by row: on a CPU, without gradients or other scores of pairs."""
-        others = self.buckets is not None or self.needs_segment or self.rotary_width is not None
-        return not (others or self.training or torch.is_grad_enabled() or like.is_cuda)
+        others = self.buckets is not None or self.alibi is not None or self.needs_segment
+        return not (others or self.rotary_width is not None or self.training or torch.is_grad_enabled() or like.is_cuda)
 
     def _runs_flex(self, queries: Layout, keys: Layout, like: Tensor) -> bool:
         """Whether attention runs through FlexAttention. It cannot where scores get a bias or weights a dropout, nor

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from masquerade.errors import SpecError
+from masquerade.errors import CheckpointError, SpecError
 from masquerade.families import FAMILIES
 from masquerade.families.base import Family
 from masquerade.nn.spec import Spec
@@ -16,7 +16,6 @@ from masquerade.nn.spec import Spec
 logger = logging.getLogger(__name__)
 
 OWN = "masquerade"  # the family of any spec that no published family can describe
-_ASSUMED = {"mpnet": ("pad", 1)}  # fields that the reference library does not read from the configuration
 _ENCODER_DECODER = {"segments": 0, "lm_dense": False, "epsilon": 1e-5}  # unless the family says otherwise
 
 
@@ -28,11 +27,8 @@ def fresh_spec(family: str, needed: Mapping[str, Any], given: Mapping[str, Any],
         try:
             spec = _built(FAMILIES[family], plain, decoder)
             FAMILIES[family].config(spec)
-            field, value = _ASSUMED.get(family, ("family", family))
-            if getattr(spec, field) != value:
-                raise SpecError(f"The reference library takes it for granted that '{field}' of {family} is {value}.")
             return spec
-        except SpecError as error:
+        except (SpecError, CheckpointError) as error:
             logger.info("The model is saved in our own format: %s", error)
     return _built(FAMILIES[OWN], plain, decoder)
 

@@ -15,6 +15,7 @@ from masquerade.decoding.beam import Beam
 from masquerade.decoding.canvas import Canvas
 from masquerade.decoding.constraints import Constraint, SpanOf
 from masquerade.decoding.loop import DecodingTask, Hypothesis, Session, write
+from masquerade.decoding.masked_decoding import Plan
 from masquerade.decoding.mixture import Mixture
 from masquerade.decoding.plans import blocks, parallel
 from masquerade.decoding.rerank import Given, Rerank
@@ -22,12 +23,13 @@ from masquerade.errors import MasqueradeError
 from masquerade.layout import Layout
 from masquerade.nn.model import Model
 from masquerade.reading.layouts import ReaderLayout
-from masquerade.writing.generate import Method
 
 BEAMS, DRAFTS, BLOCK, GAMMA = 4, 8, 4, 0.5
 Pair = tuple[Sequence[int], Sequence[int]]  # the ids of a question and of a passage
 
-DECODERS: dict[str, Callable[[int], Method]] = {  # from the number of answers; their scores are log-probabilities
+DECODERS: dict[
+    str, Callable[[int], Plan | Beam | Rerank | Mixture]
+] = {  # from the number of answers; their scores are log-probabilities
     "parallel": lambda copies: parallel(copies=copies),
     "blocks": lambda copies: blocks(BLOCK),
     "autoregressive": lambda copies: Beam(max(BEAMS, copies), length_penalty=0.0, copies=copies),

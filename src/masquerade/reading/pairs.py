@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from masquerade import kernels
-from masquerade.checkpoints.padded import padded_layout
 from masquerade.errors import MasqueradeError
 from masquerade.masks import Ids
 from masquerade.nn.model import Model
+from masquerade.nn.padded import padded_layout
 from masquerade.text.tokenizer import Tokenizer
 
 

@@ -13,6 +13,7 @@ from masquerade.memory.retrieval.search import CitedAnswer, Filters, Found
 from masquerade.reading.answers import Answer
 from masquerade.reading.reader import WINDOWS, Reader
 from masquerade.reading.traced import ReadPart, parts_read
+from masquerade.serve.beside import Beside, in_similar_lengths
 from masquerade.serve.metrics import Metrics
 
 
@@ -46,8 +47,16 @@ class ReaderGroup:
     threshold: float | None
     reader: Reader = field(compare=False)
     metrics: Metrics = field(compare=False)
+    beside: Beside = field(compare=False)
 
     def run(self, payloads: Sequence[Asked]) -> list[Answered]:
+        """The answers, computed in several threads if there are enough questions; those on one text in the same."""
+        return self.beside.run(self._part, payloads, _characters, _passages)
+
+    def _part(self, payloads: Sequence[Asked]) -> list[Answered]:
+        return in_similar_lengths(self._together, payloads, _characters)
+
+    def _together(self, payloads: Sequence[Asked]) -> list[Answered]:
         """Passages that are not remembered are read once, and then all questions are answered together."""
         reader = self.reader
         counts = remember_new(reader, [asked.passages for asked in payloads], self.metrics, self.decoder == "parallel")
@@ -57,6 +66,14 @@ class ReaderGroup:
             Answered(answer, *count, parts_read(reader, asked.question, asked.passages) if asked.show_parts else None)
             for answer, count, asked in zip(answers, counts, payloads, strict=True)
         ]
+
+
+def _characters(asked: Asked) -> int:
+    return sum(map(len, asked.passages))
+
+
+def _passages(asked: Asked) -> tuple[str, ...]:
+    return asked.passages
 
 
 def remember_new(

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from masquerade.errors import MasqueradeError
 
@@ -70,6 +71,7 @@ ERRORS: dict[int, tuple[str, str, str]] = {  # status → description, type and 
     ),
     504: ("The time limit was reached.", "timeout", "The request took longer than 60 seconds; send a shorter one."),
 }
+METHODS = ("GET", "POST")  # HEAD is answered as GET
 HEADERS = {
     401: {"WWW-Authenticate": {"description": "Bearer", "schema": {"type": "string"}}},
     429: {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}},
@@ -123,8 +125,21 @@ def handle_errors(app: FastAPI) -> None:
     async def other(request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == 400:  # JSON that Python does not read: nested too deeply, bytes that are no UTF-8 …
             return _malformed("bytes that are no JSON in UTF-8, or nested too deeply").response()
-        kind = {404: "unknown_path", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
+        if error.status_code == 405:
+            allowed = ", ".join(_methods(app, request))
+            said = f"This address takes {allowed}, not {request.method}."
+            return ServiceError(405, "method_not_allowed", said, {"Allow": allowed}).response()
+        kind = {404: "unknown_path"}.get(error.status_code, "invalid_request")
         return ServiceError(error.status_code, kind, f"{error.detail}.", error.headers).response()
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """The methods that an address takes, over all of its routes."""
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in app.routes)
+    ]
 
 
 def log_unexpected(error: BaseException) -> None:

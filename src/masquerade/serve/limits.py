@@ -21,10 +21,8 @@ class ServiceLimits:
     new_tokens: int = 512  # that one request may generate
     layout_tokens: int = 256  # of a drawn mask, with the tokens that the mask adds
     queue_tokens: int = 400_000  # that wait or are being read
-    batch_tokens: int = 2_048  # that are read together, with padding; more would leave a processor's cache
-    wait_seconds: float = (
-        0.004  # how long a request waits for others, if nothing is read now and several were read together
-    )
+    batch_tokens: int = 2_048  # that are read together; more would leave a processor's cache
+    wait_seconds: float = 0.004  # that a request waits for others, if nothing is read and several were read together
     seconds: float = 60.0  # for one request
     streams: int = 8  # texts that are generated at the same time
     uploads: int = 2  # documents that are read at the same time

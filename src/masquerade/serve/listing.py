@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from masquerade.serve.models import ServedModels, size_of
-from masquerade.serve.schemas import ModelInfo
+from masquerade.serve.replies import ModelInfo
 
 
 def list_models(loaded: ServedModels) -> list[ModelInfo]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from masquerade.checkpoints.folders import load
@@ -24,6 +25,7 @@ from masquerade.reading.lexical import WindowIndex
 from masquerade.reading.reader import RECENT, Reader
 from masquerade.reading.shipped import LANGUAGES, shipped
 from masquerade.serve.answering import common_folder
+from masquerade.serve.beside import Beside
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
 from masquerade.serve.heap import give_back
@@ -58,17 +60,21 @@ class KeptWindows:
     def __init__(self, reader: Reader, most: int = WINDOW_TOKENS) -> None:
         self._cut, self._most, self._held = reader.cut, most, 0
         self._kept: OrderedDict[tuple[str, ...], WindowIndex] = OrderedDict()
+        self._lock = Lock()
 
     def __call__(self, passages: tuple[str, ...]) -> WindowIndex:
-        """The windows of passages."""
-        if passages in self._kept:
-            self._kept.move_to_end(passages)
-            return self._kept[passages]
+        """The windows of passages. May be called from several threads."""
+        with self._lock:
+            if passages in self._kept:
+                self._kept.move_to_end(passages)
+                return self._kept[passages]
         found = self._cut(passages)
-        self._kept[passages] = found
-        self._held += _size(found)
-        while self._held > self._most and len(self._kept) > 1:
-            self._held -= _size(self._kept.popitem(last=False)[1])
+        with self._lock:
+            if passages not in self._kept:
+                self._kept[passages] = found
+                self._held += _size(found)
+            while self._held > self._most and len(self._kept) > 1:
+                self._held -= _size(self._kept.popitem(last=False)[1])
         return found
 
 
@@ -91,6 +97,7 @@ class ServedModels:
         self.sources = sources
         for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):  # PyTorch's, and that of its library
             os.environ.setdefault(cache, str(KERNELS))
+        self.beside = Beside()
         self.readers = dict(self._readers(sources, limits))
         self.fillers = {name: _with_tokenizer(load(path), name) for name, path in sources.fillers.items()}
         self.generators = {name: _with_tokenizer(load(path), name) for name, path in sources.generators.items()}
@@ -168,7 +175,8 @@ class ServedModels:
         return spoken if spoken in self.readers else next(iter(self.readers))
 
     def close(self) -> None:
-        """Close files, and delete the copies of knowledge bases."""
+        """Close files, end threads, and delete the copies of knowledge bases."""
+        self.beside.close()
         for base in self.collections.values():
             base.close()
         for facts in self.facts.values():

@@ -1,9 +1,9 @@
 """Which requests run next, and together: one thread for all models, and a queue bounded by tokens.
 
-Jobs of one group (the same model and options) and of similar length run as one batch. Jobs are taken in the order of a
-deadline: when they came, plus the time that their own tokens take. So a short job passes a long one that came just
-before it, and a long one waits no longer than its own length: what comes later has a later deadline. Between batches
-every text that is being generated goes on for a moment.
+Jobs of one group (the same model and options) run as one batch; the group sees to it that those of similar length are
+computed together. Jobs are taken in the order of a deadline: when they came, plus the time that their own tokens take.
+So a short job passes a long one that came just before it, and a long one waits no longer than its own length: what
+comes later has a later deadline. Between batches every text that is being generated goes on for a moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.metrics import Metrics
 
 RATE = 20_000.0  # tokens a second, until it has been measured
-PADDING = 0.25  # of the tokens of a batch, the share that may be padding
 GIVE_BACK = 30.0  # seconds after which freed memory is given back again; that takes some 20 ms
 SLICE = 0.03  # seconds that a generated text goes on between two batches
 
@@ -225,17 +224,13 @@ class Scheduler:
         return batch
 
     def _joined(self, first: Job) -> list[Job]:
-        """A job and those that run with it: the nearest to it in length, up to ``batch_tokens`` with padding. A network
-        pads all rows to the longest one, and computes the padding too."""
+        """A job and those that run with it: the most urgent ones of its group, up to ``batch_tokens``."""
         others = [job for job in self._jobs if job.group == first.group and job is not first]
-        others.sort(key=lambda job: (abs(job.tokens - first.tokens), job.deadline))
-        batch, longest, real = [first], first.tokens, first.tokens
-        for job in others:
-            widest = max(longest, job.tokens)
-            padded = widest * (len(batch) + 1)
-            if padded <= self.limits.batch_tokens and padded - real - job.tokens <= PADDING * padded:
+        batch, tokens = [first], first.tokens
+        for job in sorted(others, key=lambda job: job.deadline):
+            if tokens + job.tokens <= self.limits.batch_tokens:
                 batch.append(job)
-                longest, real = widest, real + job.tokens
+                tokens += job.tokens
         return batch
 
     async def _run_batch(self, batch: Sequence[Job]) -> None:

@@ -16,8 +16,8 @@ from masquerade.serve.limits import ServiceLimits
 from masquerade.serve.listing import list_models
 from masquerade.serve.metrics import Metrics
 from masquerade.serve.models import ServedModels, Sources
+from masquerade.serve.replies import ModelInfo
 from masquerade.serve.scheduler import Group, Scheduler
-from masquerade.serve.schemas import ModelInfo
 
 TOGETHER = 8  # short texts that are counted at once
 
@@ -34,12 +34,8 @@ class Service:
         batching: bool = True,
         models: ServedModels | None = None,
     ) -> None:
-        self.sources, self.limits, self.token, self.hosts = (
-            sources or Sources(),
-            limits or ServiceLimits(),
-            token,
-            tuple(hosts),
-        )
+        self.sources, self.limits = sources or Sources(), limits or ServiceLimits()
+        self.token, self.hosts = token, tuple(hosts)
         self.metrics, self.batching = Metrics(), batching
         self.status, self.detail = "loading", "The models are being loaded."
         self.requests = 0  # under way

@@ -18,6 +18,7 @@ from masquerade.text.tokenizer import Tokenizer
 DECODERS = ("t5", "bart", "pegasus", "mass", "palm")  # families of encoder–decoders that fresh weights can have
 CELLS = ("lstm", "gru")  # recurrent encoder–decoders
 FRESH = ("bert", "gpt2", "glm", *DECODERS, *CELLS)
+RECURRENT_STD = 0.1  # of fresh recurrent pairs: with a Transformer's 0.02 their states are too small to learn from
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,11 @@ class NetworkChoice:
 
     def _recurrent(self, fields: Mapping[str, Any]) -> Spec:
         """A recurrent encoder–decoder: the encoder reads both ways, the decoder attends to it."""
-        plain = {"family": OWN, "positions": (), "segments": 0, "lm_dense": False, "recurrent": self.family, **fields}
+        plain: dict[str, Any] = {
+            "family": OWN, "positions": (), "segments": 0, "lm_dense": False, "recurrent": self.family,
+            "init_std": RECURRENT_STD,
+        }  # fmt: skip
+        plain |= fields
         decoder = Spec.of(plain | {"cross": True, "outputs": (), "source_scores": self.source_scores})
         return Spec.of(plain | {"decoder": decoder})
 

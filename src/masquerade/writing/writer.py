@@ -99,6 +99,8 @@ class Writer:
         each source; ``prefix`` is any such text. Further settings are those of ``generate``: max_new, min_new,
         constraint, beams, seed …
         """
+        if isinstance(texts, str):
+            raise MasqueradeError("'write_many' and 'each' take a list of texts; use 'write' for one text.")
         template = self._template(settings.get("max_new"))
         opening = self.prefix(task) if prefix is None else prefix
         gamma = settings.pop("gamma", None) if mixture_of(self.model) is not None else None
@@ -125,11 +127,17 @@ class Writer:
         """The text for one source in pieces, as it is written; the parameters are those of ``each``. Capitals are not
         restored, since they depend on words that are not yet written."""
         template = self._template(settings.get("max_new"))
-        ids = self._source(template, self.prefix(task) if prefix is None else prefix, text, 1).ids
+        ids = self.read(text, task=task, prefix=prefix, max_new=settings.get("max_new")).ids
         gamma = settings.pop("gamma", None) if mixture_of(self.model) is not None else None
         way, chosen = self._settled(method, 1, settings)
         with with_gamma(self.model, gamma):
             yield from stream(self.model, ids, way, frame=template.frame, **chosen)
+
+    def read(
+        self, text: str, *, task: str = "", prefix: str | None = None, max_new: int | None = None
+    ) -> EncodedSource:
+        """A source as it is read to write at most ``max_new`` tokens for it; the parameters are those of ``each``."""
+        return self._source(self._template(max_new), self.prefix(task) if prefix is None else prefix, text, 1)
 
     def write_windows(self, text: str, method: str | Method | None = None, **settings: Any) -> WrittenText:
         """The texts for all windows of a source that is longer than the model, one after the other; the score is their
@@ -155,13 +163,6 @@ class Writer:
             known = f"its tasks are {', '.join(prefixes)}" if prefixes else "it has none"
             raise MasqueradeError(f"This writer has no task '{task}'; {known}.")
         return prefixes[task] if task else ""
-
-    def evaluate(
-        self, pairs: Sequence[TextPair], done: Callable[[int], None] = lambda count: None, **settings: Any
-    ) -> tuple[TextScores, list[WrittenText]]:
-        """The scores of the texts that are written for sources against their targets, and these texts."""
-        written = self.write_many([pair.source for pair in pairs], done=done, **settings)
-        return scored(pairs, [each.text for each in written]), written
 
     def _template(self, asked: int | None) -> SourceTemplate:
         """The template for texts of at most the tokens asked for; a longer text leaves less room for its source."""

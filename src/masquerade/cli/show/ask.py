@@ -146,7 +146,8 @@ class AskSession:
             with progress_bar("reading", self.windows) as done:
                 self.reader.remember(self.texts, done)
         what = self.documents[0].name if len(self.documents) == 1 else f"{len(self.documents)} texts"
-        print(f"Read {what}, {size:,} characters. Type your questions; an empty line ends.", file=sys.stderr)
+        hint = " Type your questions; an empty line ends." if sys.stdin.isatty() else ""
+        print(f"Read {what}, {size:,} characters.{hint}", file=sys.stderr)
 
     def answer(self, question: str, several: bool = False) -> None:
         """Print the answer to a question, which may be one of several."""

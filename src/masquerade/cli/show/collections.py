@@ -33,6 +33,7 @@ def index_files(
     encoder: str | None,
     query: str | None,
     passage: str | None,
+    part: int | None,
     uri: str | None,
     rebuild: bool,
     as_json: bool,
@@ -41,10 +42,11 @@ def index_files(
     from masquerade.memory.retrieval.encoder import Encoder
     from masquerade.memory.retrieval.several import several_processes, shared_encoder
 
-    prefixes = {name: value for name, value in (("query", query), ("passage", passage)) if value is not None}
-    if prefixes and encoder is None:
-        raise MasqueradeError("The prefixes of queries and passages belong to an encoder; give one by --encoder.")
-    loaded = Encoder.load(encoder, **prefixes) if encoder is not None else None
+    given = (("query", query), ("passage", passage), ("part", part))
+    settings: dict[str, Any] = {name: value for name, value in given if value is not None}
+    if settings and encoder is None:
+        raise MasqueradeError("The prefixes and the parts of passages belong to an encoder; give one by --encoder.")
+    loaded = Encoder.load(encoder, **settings) if encoder is not None else None
     shared = shared_encoder(loaded) if several_processes() else None
     if shared is not None and not shared.main:
         shared.work()

@@ -118,6 +118,7 @@ def ask_with_memory(
     if question is not None and not question.strip():
         raise MasqueradeError("The question is empty; give a question.")
     loaded = load_judge(model, judge)
+    loaded.progress = True
     documents, skipped = read_documents(sources)
     reader = load_reader(model or language(question or "", *(each.text for each in documents)))
     session = MemorySession(reader, loaded, documents, options, as_json)

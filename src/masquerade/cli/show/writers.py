@@ -40,54 +40,48 @@ def show_written(
     task: str,
     prefix: str | None,
     n_best: int,
-    windows: bool | None,
+    windows: bool,
+    advice: str | None,
     settings: Mapping[str, Any],
     as_json: bool,
 ) -> None:
-    """Print the text that a writer writes for each file. Settings that are None keep their defaults. ``windows`` says
-    whether all windows of a long file are read; None: its beginning is meant to be enough, so there is no notice."""
+    """Print the text that a writer writes for each file. Settings that are None keep their defaults. With ``windows``
+    all windows of a long file are read; without, the ``advice`` for a file that is longer than the model is printed, or
+    nothing if it is None: then the beginning of a file is meant to be enough."""
     documents, skipped = read_documents(files)
     for document in documents:
         if document.guessed:
             print(f"'{document.name}' is not Unicode; it was read as {document.encoding}.", file=sys.stderr)
-    writer = Writer.load(model)
-    chosen = {name: value for name, value in settings.items() if value is not None} | {"task": task, "prefix": prefix}
-    texts = [document.joined.text for document in documents]
-    console = Console(highlight=False)
     if windows and n_best > 1:
         raise MasqueradeError("--windows and --n-best exclude each other; leave one of them out.")
-    if method in STREAMED and console.is_terminal and len(texts) == 1 and n_best == 1 and not (windows or as_json):
+    writer, console = Writer.load(model), Console(highlight=False)
+    chosen = {name: value for name, value in settings.items() if value is not None} | {"task": task, "prefix": prefix}
+    texts = [document.joined.text for document in documents]
+    several = len(texts) > 1
+    if method in STREAMED and console.is_terminal and not several and n_best == 1 and not (windows or as_json):
         for piece in writer.stream(texts[0], method, **chosen):
             print(piece, end="", flush=True)
         print()
+        source = writer.read(texts[0], task=task, prefix=prefix, max_new=chosen.get("max_new"))
+        _notices(documents[0], source.unread, source.unknown, advice)
     else:
-        with progress_bar("texts", len(texts), shown=len(texts) > 1) as done:
+        with progress_bar("texts", len(texts), shown=several) as done:
             if windows:
                 for document, text in zip(documents, texts, strict=True):
-                    _show(console, document, writer.write_windows(text, method, **chosen), len(texts) > 1, as_json)
+                    _show(console, document, writer.write_windows(text, method, **chosen), several, None, as_json)
                     done(1)
             else:
-                for document, found in zip(
-                    documents, writer.each(texts, method, n_best=n_best, done=done, **chosen), strict=True
-                ):
-                    _show(console, document, found, len(texts) > 1, as_json)
-                    if found.unread and windows is not None and not as_json:
-                        print(
-                            f"masquerade: '{document.name}' is longer than the model reads; its last "
-                            f"{found.unread:,} tokens were not read. Use --windows to write for all of it.",
-                            file=sys.stderr,
-                        )
+                each = writer.each(texts, method, n_best=n_best, done=done, **chosen)
+                for document, found in zip(documents, each, strict=True):
+                    _show(console, document, found, several, advice, as_json)
     show_skipped(skipped)
 
 
-def _show(console: Console, document: Document, found: WrittenText, several: bool, as_json: bool) -> None:
-    """Print the text, or the texts, for one file; and a notice where the writer is not made for it."""
-    if found.unknown >= UNKNOWN:
-        print(
-            f"masquerade: this writer does not know {found.unknown:.0%} of the characters of '{document.name}'; "
-            "use one that was trained on such texts.",
-            file=sys.stderr,
-        )
+def _show(
+    console: Console, document: Document, found: WrittenText, several: bool, advice: str | None, as_json: bool
+) -> None:
+    """Print the text, or the texts, for one file, and what there is to notice."""
+    _notices(document, found.unread, found.unknown, None if as_json else advice)
     if as_json:
         others = [{"text": each.text, "score": each.score, "ended": each.ended} for each in found.alternatives]
         about = {"file": document.name, "text": found.text, "score": found.score, "ended": found.ended}
@@ -98,6 +92,22 @@ def _show(console: Console, document: Document, found: WrittenText, several: boo
     for each in (found, *found.alternatives):
         score = f"{each.score:7.3f}  " if found.alternatives else ""
         print(f"{score}{each.text}", flush=True)
+
+
+def _notices(document: Document, unread: int, unknown: float, advice: str | None) -> None:
+    """Print that the writer is not made for a file, or that it did not read all of it."""
+    if unknown >= UNKNOWN:
+        print(
+            f"masquerade: this writer does not know {unknown:.0%} of the characters of '{document.name}'; "
+            "use one that was trained on such texts.",
+            file=sys.stderr,
+        )
+    if unread and advice is not None:
+        print(
+            f"masquerade: '{document.name}' is longer than the model reads; its last {unread:,} tokens were not read. "
+            f"{advice}",
+            file=sys.stderr,
+        )
 
 
 @dataclass(frozen=True)

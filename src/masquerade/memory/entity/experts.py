@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from masquerade.memory.entity.spans import TAGS, Spans, from_tags
 from masquerade.memory.entity.table import EntityTable
@@ -45,6 +45,12 @@ class EntitiesAsExperts(Between):
         vectors of a knowledge base are made of such states."""
         if self.query.out_features * 2 == self.query.in_features:
             self.query.weight.copy_(torch.eye(self.query.out_features).repeat(1, 2) / 2)
+
+    @torch.no_grad()
+    def begin_at(self, centre: Tensor) -> None:
+        """Take the mean of the states that entity vectors were made of, (width,), away from queries."""
+        if centre.shape == self.query.bias.shape:
+            self.query.bias.copy_(-centre)
 
     def forward(self, flow: Flow) -> Flow:
         """States (rows, n, width) → the same shape"""

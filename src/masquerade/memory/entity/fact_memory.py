@@ -59,6 +59,8 @@ class FactMemory(EntityMemory):
 
     def add_relation(self, label: str, key: str = "") -> Relation:
         """Add a relation, or give the one that has this key already."""
+        if not label.strip():
+            raise MasqueradeError("A relation needs a label; give one that is not empty.")
         key, vector = key or label, blob(self.encoder([(label, "")])[0])
         with self.store.change() as connection:
             connection.execute(
@@ -80,7 +82,7 @@ class FactMemory(EntityMemory):
         """Remove these objects of a fact, or all of them if none is named; returns how many went."""
         keys = self.entity(subject).number, self.relation(relation).number
         numbers = [self.entity(each).number for each in objects]
-        with self.store.change() as connection:
+        with self.store.change(facts_alone=True) as connection:
             before = connection.total_changes
             if numbers:
                 query = "DELETE FROM fact WHERE subject = ? AND relation = ? AND object = ?"
@@ -94,7 +96,7 @@ class FactMemory(EntityMemory):
             raise MasqueradeError("A fact needs an object; name one, or remove the fact.")
         keys = self.entity(subject).number, self.relation(relation).number
         numbers = [self.entity(each).number for each in objects]
-        with self.store.change() as connection:
+        with self.store.change(facts_alone=True) as connection:
             if instead:
                 connection.execute("DELETE FROM fact WHERE subject = ? AND relation = ?", keys)
             rows = [(*keys, number) for number in numbers]

@@ -6,10 +6,12 @@ objects. The input ``memory.blanks`` (m, 2) names the [MASK]s as spans of tokens
 none; ``memory.hidden`` (m,) names a key that the blank may not read, 0 for none. Outputs, with null as key 0 and fact
 i as key i + 1: ``memory.answers`` (m, entities), the scores of all entities for the blank; ``memory.null`` (m,);
 ``memory.fact_scores`` (m, facts + 1); ``memory.facts`` (m, k) and ``memory.fact_weights`` (m, k), the keys that were
-read.
+read; with the option ``own`` also ``memory.alone`` (m, entities), the scores without any fact.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from masquerade.nn.between import Between, Flow, register
 from masquerade.nn.spec import Spec
 
 NONE = -1  # an object that is padding
+LEVEL = 0.3  # how far null begins above facts that are not read, as a share of an entity's product with itself
 
 
 class FactsAsExperts(Between):
@@ -28,7 +31,11 @@ class FactsAsExperts(Between):
 
     ``width`` is that of the entity vectors, ``relation`` that of the relations' vectors; both come from a knowledge
     base, or from the entity memory of a lower layer if its vectors are trained. ``subject``: the query also reads a
-    mention of the entity in question. With ``top`` = 0 it reads no facts, and is a classifier of entities.
+    mention of the entity in question. As published, the query is also the answer of a blank that reads no fact, and
+    null has a key as facts have. With ``own`` the answer without a fact has weights of its own, since a query that
+    finds facts is far from their objects; and null's score is counted from the best fact that is not read, since the
+    scores of right and of wrong facts vary with the query. With ``top`` = 0 it reads no facts, and is a classifier of
+    entities.
     """
 
     facts: Tensor  # (facts, 2): subject and relation
@@ -43,15 +50,18 @@ class FactsAsExperts(Between):
         relation: int,
         top: int = 32,
         subject: bool = True,
+        own: bool = False,
         memory: str = "memory",
     ) -> None:
         super().__init__()
         self.top, self.subject, self.memory = top, subject, memory
         self.entities = EntityTable(width)
         self.query = nn.Linear((4 if subject else 2) * spec.width, width)
+        self.own = nn.Linear(self.query.in_features, width) if own else None
         self.key = nn.Linear(width + relation, width, bias=False)
         self.null_key = nn.Parameter(torch.zeros(width))
         self.null_value = nn.Parameter(torch.zeros(width))
+        self.level = nn.Parameter(torch.tensor(LEVEL * math.sqrt(width))) if own else None
         self.register_buffer("relations", torch.zeros(0, relation), persistent=False)
         self.register_buffer("facts", torch.zeros(0, 2, dtype=torch.long), persistent=False)
         self.register_buffer("objects", torch.zeros(0, 1, dtype=torch.long), persistent=False)
@@ -64,8 +74,17 @@ class FactsAsExperts(Between):
         same = torch.eye(width)
         if self.subject and states == width:
             self.query.weight[:, 2 * width :] = same.repeat(1, 2) / 2
+            if self.own is not None:
+                self.own.weight.copy_(same.repeat(1, 4) / 4)
         if self.relations.shape[1] == width:
             self.key.weight.copy_(same.repeat(1, 2))
+
+    @torch.no_grad()
+    def begin_at(self, centre: Tensor) -> None:
+        """Take the mean of the states that entity vectors were made of, (width,), away from queries."""
+        for layer in (self.query, self.own):
+            if layer is not None and centre.shape == layer.bias.shape:
+                layer.bias.copy_(-centre)
 
     def set_facts(self, facts: Tensor, objects: Tensor, relations: Tensor) -> None:
         """Read these facts from now on: subject and relation (facts, 2), objects (facts, most) with NONE at padding,
@@ -93,7 +112,9 @@ class FactsAsExperts(Between):
                     "token of its text."
                 )
             read.append(subjects.ends(flow.states))
-        query = self.query(torch.cat(read, dim=-1))  # (m, d)
+        joined = torch.cat(read, dim=-1)
+        query = self.query(joined)  # (m, d)
+        alone = query if self.own is None else self.own(joined)  # (m, d)
         by_entity = query @ table.T  # (m, entities)
         scores = self._scores(query, table)  # (m, facts + 1)
         if f"{name}.hidden" in flow.inputs:
@@ -103,8 +124,10 @@ class FactsAsExperts(Between):
         weights, keys = self._best(scores)
         value = self._values(by_entity, table, keys, weights)
         null = (weights * (keys == 0)).sum(-1)  # (m,)
-        mixed = null[:, None] * query + (1 - null[:, None]) * value
+        mixed = null[:, None] * alone + (1 - null[:, None]) * value
         outputs.update({f"{name}.answers": mixed @ table.T, f"{name}.null": null})
+        if self.own is not None:
+            outputs[f"{name}.alone"] = alone @ table.T
         outputs.update({f"{name}.fact_scores": scores, f"{name}.facts": keys, f"{name}.fact_weights": weights})
         return flow
 
@@ -115,7 +138,12 @@ class FactsAsExperts(Between):
         by_subject = (query @ subject) @ table.T  # (m, entities)
         by_relation = (query @ relation) @ self.relations.T  # (m, relations)
         facts = by_subject[:, self.facts[:, 0]] + by_relation[:, self.facts[:, 1]]
-        return torch.cat([(query @ self.null_key)[:, None], facts], dim=1)
+        null = query @ self.null_key
+        if self.level is not None:
+            null = null + self.level
+            if facts.shape[1] > self.top:
+                null = null + facts.topk(self.top + 1).values[:, -1]
+        return torch.cat([null[:, None], facts], dim=1)
 
     def _best(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and keys, (m, k), of the best keys; null joins them where it is not among them."""

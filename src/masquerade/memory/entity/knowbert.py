@@ -90,6 +90,23 @@ class KnowledgeAttention(Between):
 
     @torch.no_grad()
     def begin(self) -> None:
+        """Begin with spans where vectors of the same encoder are, or else with ``down`` as a rotation: the inverse of a
+        random map is huge in some directions, and drowns the states."""
+        if self.down.in_features == self.down.out_features:
+            nn.init.eye_(self.down.weight)
+        else:
+            nn.init.orthogonal_(self.down.weight)
+        self.invert()
+
+    @torch.no_grad()
+    def begin_at(self, centre: Tensor) -> None:
+        """Take the mean of the states that entity vectors were made of, (width,), away on the way down."""
+        if centre.shape == self.down.bias.shape:
+            self.down.bias.copy_(-centre)
+            self.invert()
+
+    @torch.no_grad()
+    def invert(self) -> None:
         """Set ``up`` to the inverse of ``down``, as far as there is one: P = pinv(W), y → P (y − b)."""
         inverse = torch.linalg.pinv(self.down.weight.double())
         self.up.weight.copy_(inverse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,22 +117,22 @@ class EntityMemory:
 
     def vectors(self) -> Tensor:
         """Entity vectors: (entities, width). Those of removed entities are zero."""
-        found: Tensor = self._at_version("entities", lambda: self._with_changes("entity", self._stored))
+        found: Tensor = self._at_entity_version("entities", lambda: self._with_changes("entity", self._stored))
         return found
 
     def relation_vectors(self) -> Tensor:
         """Vectors of the relations: (relations, width)"""
-        found: Tensor = self._at_version("relations", lambda: self._with_changes("relation", self._relations))
+        found: Tensor = self._at_entity_version("relations", lambda: self._with_changes("relation", self._relations))
         return found
 
     def find(self, text: str) -> list[Mention]:
         """The names of entities in a text, from left to right, without overlaps."""
-        matcher: AliasMatcher = self._at_version("matcher", self._matcher)
+        matcher: AliasMatcher = self._at_entity_version("matcher", self._matcher)
         return matcher.find(text)
 
     def candidates(self, name: str) -> tuple[tuple[int, float], ...]:
         """The entities that a name may mean, with their prior probabilities, the most frequent first."""
-        matcher: AliasMatcher = self._at_version("matcher", self._matcher)
+        matcher: AliasMatcher = self._at_entity_version("matcher", self._matcher)
         return matcher.by_name.get(fold(name), ())
 
     # what people read and change
@@ -169,6 +169,8 @@ class EntityMemory:
         self, label: str, key: str = "", description: str = "", names: Mapping[str, float] | Sequence[str] = ()
     ) -> KnownEntity:
         """Add an entity; its key is its label if none is given."""
+        if not label.strip():
+            raise MasqueradeError("An entity needs a label; give one that is not empty.")
         key = key or label
         vector = blob(self.encoder([(label, description)])[0])
         with self.store.change() as connection:
@@ -266,9 +268,15 @@ class EntityMemory:
             vectors[self.removed()] = 0.0
         return vectors
 
-    def _at_version(self, name: str, make: Any) -> Any:
+    def _at_version(self, name: str, make: Callable[[], Any]) -> Any:
         """Something made of the knowledge base, made again after a change."""
-        version = self.store.version
+        return self._made(name, make, self.store.version)
+
+    def _at_entity_version(self, name: str, make: Callable[[], Any]) -> Any:
+        """Something made of entities or relations, made again after a change of these, but not of facts."""
+        return self._made(name, make, self.store.entity_version)
+
+    def _made(self, name: str, make: Callable[[], Any], version: int) -> Any:
         if name not in self._cached or self._cached[name][0] != version:
             self._cached[name] = (version, make())
         return self._cached[name][1]

@@ -57,7 +57,7 @@ def attach(model: Model, knowledge: Knowledge, memory: str = "memory", start: bo
     vectors are."""
     for part in parts(model, memory):
         part.entities.set(knowledge.vectors(), start)
-        if start and not isinstance(part, KnowledgeAttention) and knowledge.centre.shape == part.query.bias.shape:
-            part.query.bias.copy_(-knowledge.centre)
+        if start:
+            part.begin_at(knowledge.centre)
         if isinstance(part, FactsAsExperts):
             part.set_facts(*knowledge.fact_tensors(), knowledge.relation_vectors())

@@ -88,6 +88,8 @@ class Gathered:
         if known != label:
             names[known] += 0
         aliases = about.get("aliases", [])
+        if isinstance(aliases, Mapping) and any(not count > 0 for count in aliases.values()):
+            raise ValueError("a name needs a count above 0")
         names.update(Counter(aliases) if not isinstance(aliases, Mapping) else dict(aliases))
         if about.get("description"):
             self.descriptions[key] = str(about["description"])[:DESCRIPTION]

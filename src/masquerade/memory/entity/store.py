@@ -32,6 +32,8 @@ CREATE INDEX fact_object ON fact (object);
 INSERT INTO meta VALUES ('format', '1'), ('version', '0');
 """
 
+_COUNT = "INSERT INTO meta VALUES (?, '1') ON CONFLICT (name) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+
 
 class KnowledgeStore:
     """A knowledge base's SQLite file, opened."""
@@ -78,16 +80,23 @@ class KnowledgeStore:
         """A number that every change raises, whichever process makes it."""
         return int(self.meta("version", "0"))
 
+    @property
+    def entity_version(self) -> int:
+        """A number that every change raises but those of facts alone."""
+        return int(self.meta("entity_version", "0"))
+
     @contextmanager
-    def change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all that is done inside is kept, or with an error nothing of it. Other processes wait."""
+    def change(self, facts_alone: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction: all that is done inside is kept, or with an error nothing of it. Other processes wait. With
+        ``facts_alone`` it changes no entity and no relation, so that readers keep their tables of vectors."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise MasqueradeError(f"The knowledge base {self.path} cannot be changed now: {error}.") from error
         try:
             yield self.connection
-            self.connection.execute("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE name = 'version'")
+            for counter in ("version",) if facts_alone else ("version", "entity_version"):
+                self.connection.execute(_COUNT, (counter,))
             self.connection.execute("COMMIT")
         except BaseException as error:
             self.connection.execute("ROLLBACK")

@@ -37,7 +37,7 @@ class EntityTraining(FineTuning):
     layer: int = 0  # before which the memory runs; 0: after two thirds of the layers
     top: int = 32  # facts that a blank reads
     masked: float = 0.2  # the share of linked mentions that are masked, in texts without a [MASK]
-    forgotten: float = 0.2  # the share of blanks that may not read the fact behind them, to learn to do without
+    forgotten: float = 0.5  # the share of blanks that may not read the fact behind them, to learn to do without
     margin: float = 0.0  # of KnowBERT's margin loss; 0: its softmax loss
     trained: bool = False  # whether entity vectors are trained too
     frozen: bool = False  # train the memory alone, as KnowBERT's linker is trained first
@@ -106,8 +106,11 @@ class TrainEntities(FineTune):
         if "entities" in kinds:
             terms["links"] = ScoresTerm("memory.entity_scores", "memory.gold")
             terms["mentions"] = DetectionTerm()
-        if any(kind == "facts" and options.get("top", 1) for kind, options in model.spec.between.values()):
+        facts = [options for kind, options in model.spec.between.values() if kind == "facts" and options.get("top", 1)]
+        if facts:
             terms["facts"] = ScoresTerm("memory.fact_scores", "memory.fact")
+        if any(options.get("own") for options in facts):  # of all blanks, also of those that read a fact
+            terms["alone"] = ScoresTerm("memory.alone", "memory.answer")
         return terms
 
 
@@ -120,9 +123,8 @@ def memory_parts(recipe: EntityTraining, model: Model, memory: FactMemory) -> di
         raise MasqueradeError(f"The recipe's 'layer' is {layer}, but the encoder has {last}; give 1 to {last - 1}.")
     trained = len(memory.vectors()) if recipe.trained else 0
     relation = memory.relation_vectors().shape[1]
-    found: dict[int, tuple[str, dict[str, Any]]] = {
-        last: ("facts", {"width": width, "relation": relation, "top": recipe.top if recipe.kind == "facts" else 0})
-    }
+    facts = {"top": recipe.top, "own": True} if recipe.kind == "facts" else {"top": 0}
+    found: dict[int, tuple[str, dict[str, Any]]] = {last: ("facts", {"width": width, "relation": relation, **facts})}
     if recipe.kind == "knowbert":
         heads = next(heads for heads in (4, 3, 2, 1) if width % heads == 0)
         found[layer] = ("knowbert", {

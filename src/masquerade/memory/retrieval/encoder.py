@@ -18,6 +18,7 @@ from masquerade.checkpoints.weights import read_weights
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json
 from masquerade.layout import PADDING, Layout
+from masquerade.memory.retrieval.passage_parts import part_ends, part_vectors, sentence_ends
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.nn.model import Model
 
@@ -63,7 +64,8 @@ class Encoder:
 
     def fingerprint(self) -> str:
         """A hash of the weights, the vocabulary and the pooling: vectors of equal fingerprints can be compared."""
-        made = hashlib.blake2b(repr(sorted(asdict(self.pooling).items())).encode(), digest_size=12)
+        chosen = sorted((key, value) for key, value in asdict(self.pooling).items() if value or key != "part")
+        made = hashlib.blake2b(repr(chosen).encode(), digest_size=12)
         made.update(self.model.tokenizer.backend.to_str().encode())
         projected = {} if self.projection is None else self.projection.state_dict(prefix="projection.")
         for name, weight in {**self.model.state_dict(), **projected}.items():
@@ -78,6 +80,18 @@ class Encoder:
     def encode_passages(self, texts: Sequence[str]) -> Tensor:
         """The vectors of passages, with their prefix: (n, width)"""
         return self.encode([self.pooling.passage + text for text in texts])
+
+    @torch.inference_mode()
+    def encode_parts(self, texts: Sequence[str]) -> list[Tensor]:
+        """The vectors of the parts of each passage, with its prefix: (parts, width) each. There is one part unless the
+        pooling says otherwise."""
+        if not self.pooling.part:
+            return list(self.encode_passages(texts)[:, None])
+        pairs = [(self.pooling.passage + text, None) for text in texts]
+        encoded = self.model.tokenizer.encode_pairs(pairs, self.longest)
+        stops = sentence_ends(self.model.tokenizer)
+        ends = [part_ends(ids, stops, self.pooling.part) for ids, _ in encoded]
+        return [each.cpu() for each in grouped_parts(self.model, encoded, ends, self.pooling)]
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], done: Callable[[int], None] = lambda count: None) -> Tensor:
@@ -164,9 +178,21 @@ def sentence_vectors(model: Model, layout: Layout, pooling: Pooling) -> Tensor:
 def grouped_vectors(model: Model, texts: Sequence[tuple[list[int], list[int]]], pooling: Pooling) -> Tensor:
     """The vectors of texts of different lengths, given as ids and segments, with gradients: (n, width). Texts of like
     lengths go through the network together."""
-    order, parts = list[int](), list[Tensor]()
+    return torch.cat(grouped_parts(model, texts, [[len(ids)] for ids, _ in texts], pooling))
+
+
+def grouped_parts(
+    model: Model, texts: Sequence[tuple[list[int], list[int]]], ends: Sequence[Sequence[int]], pooling: Pooling
+) -> list[Tensor]:
+    """The same for the parts of texts, which end after ``ends`` tokens: (parts, width) for each text"""
+    made = [torch.zeros(0)] * len(texts)
     for group in by_length([len(ids) for ids, _ in texts], kernels.batch_tokens(model.device)):
         layout = text_layout([texts[index] for index in group], model.spec.pad).to(model.device)
-        parts.append(sentence_vectors(model, layout, pooling).float())
-        order += group
-    return torch.cat(parts)[torch.tensor(order, device=model.device).argsort()]
+        own = [ends[index] for index in group]
+        whole = all(len(each) == 1 for each in own)
+        vectors = (
+            sentence_vectors(model, layout, pooling) if whole else part_vectors(model, layout, own, pooling.normalize)
+        )
+        for index, part in zip(group, torch.split(vectors.float(), [len(each) for each in own]), strict=True):
+            made[index] = part
+    return made

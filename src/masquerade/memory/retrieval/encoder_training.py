@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,8 @@ from masquerade.data.rng import Rng, rng_for
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.training import FineTune
 from masquerade.layout import Layout
-from masquerade.memory.retrieval.encoder import Encoder, grouped_vectors
+from masquerade.memory.retrieval.encoder import Encoder, grouped_parts
+from masquerade.memory.retrieval.passage_parts import best_parts, part_ends, sentence_ends
 from masquerade.memory.retrieval.pooling import CONFIG, Pooling
 from masquerade.memory.retrieval.training_pairs import (
     NOTHING,
@@ -26,6 +29,7 @@ from masquerade.memory.retrieval.training_pairs import (
     inverse_cloze,
     negatives_by_vectors,
     negatives_by_words,
+    query_scores,
     question_pairs,
 )
 from masquerade.nn.model import Model
@@ -46,6 +50,7 @@ class EncoderTraining(FineTuning):
 
     task: str = "questions"  # questions with their passages; or cloze: sentences of texts, without any labels
     pooling: str = ""  # mean or cls; empty: what the files of ``start`` say
+    part: int = -1  # tokens of a passage's part that has a vector of its own; 0: one vector; -1: as ``start`` has it
     temperature: float = 0.05  # dot products are divided by it
     group: int = 32  # queries whose passages are negatives of each other
     neighbours: int = 1  # queries next to each other in the data that stay together: they share passages and articles
@@ -70,6 +75,8 @@ class EncoderTraining(FineTuning):
             raise MasqueradeError(f"The recipe's 'temperature' is {self.temperature}; it has to be above 0.")
         if self.group < 2 or self.hard < 0 or self.hard > self.candidates:
             raise MasqueradeError("A recipe needs 'group' of at least 2, and 'hard' from 0 to 'candidates'.")
+        if self.part < -1:
+            raise MasqueradeError(f"The recipe's 'part' is {self.part}; it has to be -1 (as 'start' has it) or more.")
         if self.neighbours < 1 or self.group % self.neighbours:
             raise MasqueradeError("The recipe's 'neighbours' has to divide 'group'.")
 
@@ -93,20 +100,27 @@ class ContrastiveLoss(Loss):
         return {"queries": sum(_target(each) != NOTHING for row in rows for each in row)}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        vectors = self.vectors(batch.layout)
         targets = batch.extra["encoder.target"]  # of each text: the number of its passage, NOTHING for passages
         sizes = batch.extra["encoder.texts"].tolist()  # texts of each group
-        summed = vectors.new_zeros(())
-        for some, target in zip(torch.split(vectors, sizes), torch.split(targets, sizes), strict=True):
+        texts = unpacked(batch.layout)
+        own = [self.ends(ids, target == NOTHING) for (ids, _), target in zip(texts, targets.tolist(), strict=True)]
+        # each text is a row of its own in the network, beside texts of like lengths
+        vectors = iter(grouped_parts(self.model, texts, own, self.pooling))
+        summed = torch.zeros((), device=targets.device)
+        for target in torch.split(targets, sizes):
+            some = list(islice(vectors, len(target)))
             asks = target != NOTHING
-            scores = some[asks] @ some[~asks].T / self.temperature  # (queries, passages)
-            summed = summed + F.cross_entropy(scores, target[asks], reduction="sum")
+            passages = some[int(asks.sum()) :]  # they stand behind the queries
+            owner = [number for number, parts in enumerate(passages) for _ in parts]
+            scores = torch.cat(some[: int(asks.sum())]) @ torch.cat(passages).T / self.temperature  # (queries, parts)
+            best = best_parts(scores, torch.tensor(owner, device=scores.device), len(passages))
+            summed = summed + F.cross_entropy(best, target[asks], reduction="sum")
         return {"queries": summed}
 
-    def vectors(self, layout: Layout) -> Tensor:
-        """The vectors of packed texts, in reading order: (rows, n) → (texts, width). Each text is a row of its own in
-        the network, beside texts of like lengths."""
-        return grouped_vectors(self.model, unpacked(layout), self.pooling)
+    def ends(self, ids: Sequence[int], passage: bool) -> list[int]:
+        """Where the parts of a text end that have a vector of their own; a query has one part."""
+        stops = sentence_ends(self.model.tokenizer)
+        return part_ends(ids, stops, self.pooling.part) if passage and self.pooling.part else [len(ids)]
 
 
 def unpacked(layout: Layout) -> list[tuple[list[int], list[int]]]:
@@ -130,7 +144,8 @@ class TrainEncoder(FineTune):
         self.recipe, self.every = recipe, recipe.mine_every if recipe.hard else 0
 
     def begin(self) -> dict[str, Model]:
-        chosen = {"pooling": self.recipe.pooling} if self.recipe.pooling else {}
+        chosen: dict[str, Any] = {"pooling": self.recipe.pooling} if self.recipe.pooling else {}
+        chosen |= {"part": self.recipe.part} if self.recipe.part >= 0 else {}
         encoder = Encoder.load(self.recipe.start, **chosen)
         start, spec = encoder.model, replace(encoder.model.spec, dropout=self.recipe.dropout, attention_dropout=0.0)
         model = Model(spec, start.tokenizer, {**start.config, CONFIG: asdict(encoder.pooling)})
@@ -204,9 +219,9 @@ class TrainEncoder(FineTune):
         encoder, rng = Encoder(model, self.pooling), rng_for(0, 1)
         data = self.test if self.recipe.task == "questions" else None
         drawn = [self._test_pair(rng, number) for number in range(self.test_count)]
-        passages = encoder.encode_passages([each[1] for each in drawn] if data is None else data.passages)
+        passages = [each[1] for each in drawn] if data is None else data.passages
         wanted = torch.arange(self.test_count) if data is None else torch.tensor([each[2] for each in drawn])
-        scores = encoder.encode_queries([each[0] for each in drawn]) @ passages.T
+        scores = query_scores(encoder, [each[0] for each in drawn], encoder.encode_parts(passages))
         place = (scores > scores.gather(1, wanted[:, None])).sum(1)  # how many passages are before it
         return {f"recall_{cut}": float((place < cut).float().mean()) for cut in CUTS}
 

@@ -157,7 +157,7 @@ class IndexWriter:
         ]
         if not self._queue:
             return 0
-        vectors = self.encoder.encode_passages(texts).numpy() if self.encoder is not None else None
+        vectors = [each.numpy() for each in self.encoder.encode_parts(texts)] if self.encoder is not None else None
         row = 0
         with self.store.transaction():
             for file, entries in self._queue:

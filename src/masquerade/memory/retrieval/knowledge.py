@@ -109,10 +109,13 @@ class KnowledgeBase:
         .db file of Milvus Lite.
         """
         place = Path(folder).expanduser()
-        loaded = _encoder(encoder) if isinstance(encoder, str) else encoder
+        known = (place / FILE).is_file() and not rebuild
+        loaded = _encoder(encoder) if isinstance(encoder, str) and not known else encoder
         if rebuild:
             _make_room(place)
         store = CollectionStore(place, create or rebuild)
+        if isinstance(loaded, str):  # with the prefixes and parts that the collection was made with
+            loaded = _encoder(loaded, **json.loads(store.meta("pooling", "{}")))
         kb = KnowledgeBase(store, loaded, _reader(reader) if isinstance(reader, str) else reader)
         if not store.meta("made"):
             kb._adopt(loaded, uri)
@@ -290,8 +293,9 @@ class KnowledgeBase:
             "documents": store.count("documents"), "passages": store.count("passages"),
             "languages": dict(rows.fetchall()),
             "encoder": store.meta("encoder") or None, "vectors": self.vectors.kind if self.dense else None,
-            "width": int(store.meta("width", "0")) or None, "sources": json.loads(store.meta("sources", "[]")),
-            "bytes": sizes,
+            "width": int(store.meta("width", "0")) or None,
+            "part": json.loads(store.meta("pooling", "{}")).get("part") or None,
+            "sources": json.loads(store.meta("sources", "[]")), "bytes": sizes,
         }  # fmt: skip
 
     def _by_reader(
@@ -346,7 +350,7 @@ class KnowledgeBase:
             )
         values = {"made": datetime.now(UTC).isoformat(timespec="seconds")}
         if encoder is not None:
-            values["pooling"] = json.dumps({"query": encoder.pooling.query, "passage": encoder.pooling.passage})
+            values["pooling"] = json.dumps({key: getattr(encoder.pooling, key) for key in ("query", "passage", "part")})
             values |= {"encoder": encoder.source, "fingerprint": encoder.fingerprint(), "width": str(encoder.width)}
         if uri is not None:
             values["uri"] = absolute_uri(uri)

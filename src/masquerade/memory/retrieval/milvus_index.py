@@ -15,7 +15,10 @@ import numpy as np
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.store import CollectionStore
 
-PART = 1_000  # vectors that are sent at once
+PART = 1_000  # passages whose vectors are sent at once
+PARTS = 4  # times as many vectors as passages are searched, where a passage has several
+KEYS = 1_000  # a vector's key is the number of its passage times this, and the number of the part
+MOST = 16_384  # vectors that Milvus finds at once
 PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds before a call that failed is tried again
 UNAVAILABLE, RELEASED = 2, 101  # Milvus's codes of a server that cannot be reached, a collection that is not loaded
 TOKEN = "MILVUS_TOKEN"  # the environment variable with "user:password" or a token
@@ -57,39 +60,58 @@ class MilvusIndex:
 
     def synchronise(self) -> None:
         """Add and remove what the store has gained and lost."""
-        if self.store.meta("milvus") == self.store.version() and self._count() == self.store.count("vectors"):
+        count = self._count()
+        self.several = count > self.store.count("passages")
+        if self.store.meta("milvus") == f"{self.store.version()} {count}":
             return
         version, wanted, held = self.store.version(), self.store.ids(), self._held()
         gone, new = np.setdiff1d(held, wanted), np.setdiff1d(wanted, held)
         for start in range(0, len(gone), PART):
-            part = gone[start : start + PART].tolist()
-            self._call(lambda part=part: self.client.delete(self.name, ids=part))  # type: ignore[misc]
+            part = f"passage in {gone[start : start + PART].tolist()}"
+            self._call(lambda part=part: self.client.delete(self.name, filter=part))  # type: ignore[misc]
         for start in range(0, len(new), PART):
-            ids = new[start : start + PART]
-            vectors = self.store.vectors(ids, self.width)
-            rows = [{"id": int(id), "vector": vector.tolist()} for id, vector in zip(ids, vectors, strict=True)]
+            vectors, owner = self.store.vectors(new[start : start + PART], self.width)
+            number = np.arange(len(owner)) - np.searchsorted(owner, owner)  # of the part within its passage
+            rows = [
+                {"id": int(id) * KEYS + int(part), "passage": int(id), "vector": vector.tolist()}
+                for id, part, vector in zip(owner, number, vectors, strict=True)
+            ]
             self._call(lambda rows=rows: self.client.upsert(self.name, rows))  # type: ignore[misc]
         self._call(lambda: self.client.flush(self.name))
+        count = self._count()
+        self.several = count > len(wanted)
         if self.store.lock_held:  # a reader leaves the note to the writer
             with self.store.transaction():
-                self.store.set_meta(milvus=version)
+                self.store.set_meta(milvus=f"{version} {count}")
 
     def save(self) -> None:
         """Nothing to do."""
 
     def search(self, vector: np.ndarray, k: int, allowed: np.ndarray | None = None) -> list[tuple[int, float]]:
         """The nearest passages of a vector (width,) with their dot products, the best one first; of ``allowed`` ones
-        only, if given."""
+        only, if given. A passage with a vector for each of its parts is as near as its nearest part."""
         if allowed is not None and not len(allowed):
             return []
-        wanted = "" if allowed is None else f"id in {allowed.tolist()}"
+        wanted = "" if allowed is None else f"passage in {allowed.tolist()}"
         query = [np.asarray(vector, dtype=np.float32).tolist()]
-        rows = self._call(lambda: self.client.search(self.name, query, limit=k, filter=wanted, output_fields=["id"]))
-        return [(int(row["id"]), float(row["distance"])) for row in rows[0]]
+        most = min(k * PARTS if self.several else k, MOST)
+        while True:
+            rows = self._call(
+                lambda most=most: self.client.search(  # type: ignore[misc]
+                    self.name, query, limit=most, filter=wanted, output_fields=["passage"]
+                )
+            )[0]
+            best = dict[int, float]()
+            for row in rows:
+                best.setdefault(int(row["entity"]["passage"]), float(row["distance"]))  # the first is the nearest part
+            if len(best) >= k or len(rows) < most or most == MOST:
+                return list(best.items())[:k]
+            most = min(most * PARTS, MOST)
 
     def _create(self) -> None:
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("id", self.milvus.DataType.INT64, is_primary=True)
+        schema.add_field("passage", self.milvus.DataType.INT64)
         schema.add_field("vector", self.milvus.DataType.FLOAT_VECTOR, dim=self.width)
         index = self.client.prepare_index_params()
         index.add_index("vector", index_type="FLAT" if self.uri.endswith(".db") else "AUTOINDEX", metric_type="IP")
@@ -112,13 +134,15 @@ class MilvusIndex:
         found, pages = (
             list[int](),
             self._call(
-                lambda: self.client.query_iterator(self.name, batch_size=PART, filter="id >= 0", output_fields=["id"])
+                lambda: self.client.query_iterator(
+                    self.name, batch_size=PART, filter="id >= 0", output_fields=["passage"]
+                )
             ),
         )
         while rows := self._call(pages.next):
-            found += [int(row["id"]) for row in rows]
+            found += [int(row["passage"]) for row in rows]
         pages.close()
-        return np.array(found, dtype=np.int64)
+        return np.unique(np.array(found, dtype=np.int64))
 
     def _call(self, function: Callable[[], T]) -> T:
         """The result of a call to Milvus. One that fails because the server cannot be reached is tried again, and so is

@@ -26,10 +26,13 @@ class Pooling:
     longest: int = 0  # tokens of a text at most, special ones included; 0: as many as the network has positions
     query: str = ""  # put before a query, as E5 needs it ("query: ")
     passage: str = ""  # put before a passage ("passage: ")
+    part: int = 0  # least tokens of a part of a passage; each part has its own vector; 0: one vector for all
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
             raise MasqueradeError(f"There is no pooling '{self.pooling}'; choose from {', '.join(POOLINGS)}.")
+        if self.part < 0 or (self.part and self.pooling != "mean"):
+            raise MasqueradeError("Vectors for parts of passages need the pooling 'mean', and 'part' of at least 1.")
 
     @staticmethod
     def load(folder: Path) -> Pooling:

@@ -62,6 +62,11 @@ class Rag:
     def __init__(self, generator: Model, question: Encoder, kb: KnowledgeBase, settings: RagSettings) -> None:
         if not kb.dense:
             raise MasqueradeError("RAG needs a collection with vectors; index it with --encoder.")
+        if question.pooling.part:
+            raise MasqueradeError(
+                "RAG needs one vector for each passage, and this collection's encoder gives one to each part; index it "
+                "with another encoder."
+            )
         if question.width != int(kb.store.meta("width")):
             raise MasqueradeError(
                 f"The question encoder makes vectors of {question.width}, but those of the collection have "

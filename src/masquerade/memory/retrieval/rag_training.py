@@ -173,7 +173,7 @@ class TrainRag(FineTune):
         encoder = rag.question
         asked = encoder.pooling.query + record.question
         words = encoder.model.tokenizer.encode_pairs([(asked, None)], encoder.longest)[0][0]
-        vectors = torch.from_numpy(self.kb.store.vectors(torch.tensor(ids).numpy(), encoder.width))
+        vectors = torch.from_numpy(self.kb.store.vectors(ids, encoder.width)[0])
         made = list[Example]()
         for number, text in enumerate(texts):
             canvas = rag.frame.canvas([rag.prompt(record.question, text)])

@@ -69,6 +69,11 @@ class TrainRealm(FineTune):
         self.every = 0 if recipe.frozen else recipe.refresh_every
         if not self.kb.dense:
             raise MasqueradeError("REALM needs a collection with vectors; index it with --encoder.")
+        if self.kb.encoder.pooling.part:
+            raise MasqueradeError(
+                "REALM needs one vector for each passage, and this collection's encoder gives one to each part; index "
+                "it with another encoder."
+            )
 
     def begin(self) -> dict[str, Model]:
         head = "lm" if self.recipe.task == "masked" else "spans"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from masquerade.documents.document import Citation, Document
+from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.store import CollectionStore, Stored
 from masquerade.memory.retrieval.words import sentence_terms
 from masquerade.text.chinese import CHINESE
@@ -17,6 +19,7 @@ from masquerade.text.chinese import CHINESE
 POOL = 100  # passages of each search whose scores are combined
 PRIOR = 4.0  # how much the score of a passage counts for its answers; chosen on a part of SQuAD's training questions
 DENSE = 0.4  # weight of vectors against words in a hybrid score
+_DATE = re.compile(r"\d{4}(-\d\d){0,2}(T.*)?\Z")
 SENTENCE, PAIR = 0.5, 0.2  # weights of terms in one sentence and of terms side by side, beside BM25's
 
 
@@ -31,6 +34,13 @@ class Filters:
     before: str = ""  # documents from this date on are left out
     metadata: Mapping[str, str] = field(default_factory=dict)  # fields of records, by name
 
+    def __post_init__(self) -> None:
+        for name in ("after", "before"):
+            if (date := getattr(self, name)) and not _DATE.match(date):
+                raise MasqueradeError(
+                    f"The filter '{name}' is '{date}'; it has to be a date such as 2024 or 2024-05-31."
+                )
+
     def allowed(self, store: CollectionStore) -> np.ndarray | None:
         """The numbers of the passages that are searched, (n,); None for all."""
         clauses, values = list[str](), list[str]()
@@ -39,8 +49,8 @@ class Filters:
             clauses.append("(f.name = ? OR f.name GLOB ? OR f.name GLOB ? OR f.path = ? OR f.path GLOB ?)")
             values += [path, path, f"{path}/*", path, f"{path}/*"]
         if self.title:
-            clauses.append("instr(lower(d.title), lower(?)) > 0")
-            values.append(self.title)
+            clauses.append("instr(casefold(d.title), ?) > 0")
+            values.append(self.title.casefold())
         for clause, value in (("d.language = ?", self.language), ("d.date >= ?", self.after)):
             if value:
                 clauses.append(clause)
@@ -49,8 +59,11 @@ class Filters:
             clauses.append("d.date < ? AND d.date != ''")
             values.append(self.before)
         for name, value in self.metadata.items():
-            clauses.append("CAST(json_extract(d.metadata, ?) AS TEXT) = ?")
-            values += ['$."' + name.replace('"', "") + '"', str(value)]
+            clauses.append(
+                "CASE json_type(d.metadata, ?) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' "
+                "ELSE CAST(json_extract(d.metadata, ?) AS TEXT) END = ?"
+            )
+            values += ['$."' + name.replace('"', "") + '"'] * 2 + [str(value)]
         if not clauses:
             return None
         rows = store.database.execute(

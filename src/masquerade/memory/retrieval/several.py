@@ -26,7 +26,7 @@ def shared_encoder(encoder: Encoder | None) -> SharedEncoder:
 
 
 class SharedEncoder(Encoder):
-    """An encoder whose passages are divided among the processes. The first process calls ``encode_passages`` and at
+    """An encoder whose passages are divided among the processes. The first process calls ``encode_parts`` and at
     last ``finish``; the others call ``work``, which returns after that."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -40,9 +40,9 @@ class SharedEncoder(Encoder):
         """Whether this is the process that writes."""
         return bool(self.state.is_main_process)
 
-    def encode_passages(self, texts: Sequence[str]) -> Tensor:
-        """The vectors of passages: (n, width)"""
-        return self._together(list(texts)) if texts else torch.zeros(0, self.width)
+    def encode_parts(self, texts: Sequence[str]) -> list[Tensor]:
+        """The vectors of the parts of each passage: (parts, width) each"""
+        return self._together(list(texts)) if texts else []
 
     def finish(self) -> None:
         """Tell the other processes that there is no more to encode."""
@@ -53,14 +53,14 @@ class SharedEncoder(Encoder):
         while (texts := self._said(None)) is not None:
             self._together(texts, told=True)
 
-    def _together(self, texts: list[str], told: bool = False) -> Tensor:
+    def _together(self, texts: list[str], told: bool = False) -> list[Tensor]:
         from accelerate.utils import gather_object
 
         if not told:
             self._said(texts)
         rank, world = self.state.process_index, self.state.num_processes
-        shares = gather_object([super().encode_passages(texts[rank::world])])
-        vectors = torch.zeros(len(texts), self.width)
+        shares = gather_object([super().encode_parts(texts[rank::world])])
+        vectors = [torch.zeros(0)] * len(texts)
         for number, share in enumerate(shares):
             vectors[number::world] = share
         return vectors

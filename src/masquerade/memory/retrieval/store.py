@@ -85,6 +85,7 @@ class CollectionStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+            self.database.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows ASCII only
             self.database.execute("PRAGMA foreign_keys = ON")
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute("PRAGMA synchronous = NORMAL")
@@ -194,8 +195,8 @@ class CollectionStore:
         rows = self.database.execute("SELECT path, name, source, hash FROM files ORDER BY path")
         return {row[0]: SourceFile(*row) for row in rows}
 
-    def put(self, file: SourceFile, entries: Sequence[Entry], vectors: np.ndarray | None) -> None:
-        """Replace a file's documents. vectors: (passages, width), in the order of the entries' passages"""
+    def put(self, file: SourceFile, entries: Sequence[Entry], vectors: Sequence[np.ndarray] | None) -> None:
+        """Replace a file's documents. vectors: of each passage in the order of the entries, (parts, width)"""
         self.drop([file.path])
         values = (file.path, file.name, file.source, file.hash)
         owner = self.database.execute("INSERT INTO files (path, name, source, hash) VALUES (?, ?, ?, ?)", values)
@@ -262,14 +263,17 @@ class CollectionStore:
         rows = self.database.execute("SELECT id FROM passages WHERE document = ? ORDER BY id", (document,))
         return [int(row[0]) for row in rows]
 
-    def vectors(self, ids: Sequence[int] | np.ndarray, width: int) -> np.ndarray:
-        """The vectors of passages: (n, width), float32"""
-        made = np.zeros((len(ids), width), dtype=np.float32)
-        for row, number in enumerate(ids):
+    def vectors(self, ids: Sequence[int] | np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """The vectors of the parts of passages, (m, width), float32, and the number of the passage of each, (m,). A
+        passage whose vectors are missing or damaged has zeros."""
+        parts = list[np.ndarray]()
+        for number in ids:
             found = self.database.execute("SELECT vector FROM vectors WHERE passage = ?", (int(number),)).fetchone()
-            if found is not None:
-                made[row] = np.frombuffer(found[0], dtype=np.float16)
-        return made
+            fits = found is not None and len(found[0]) and not len(found[0]) % (2 * width)
+            own = np.frombuffer(found[0], dtype=np.float16) if fits else np.zeros(width, np.float16)
+            parts.append(own.reshape(-1, width))
+        owner = np.repeat(np.asarray(ids, dtype=np.int64), [len(own) for own in parts])
+        return np.concatenate([np.zeros((0, width), np.float32), *parts], dtype=np.float32), owner
 
     def passages(self, ids: Sequence[int]) -> dict[int, Stored]:
         """Passages by their numbers; those that are no longer there are left out."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from masquerade.files import write_text
 from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.memory.retrieval.evaluation import has_answer
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
+from masquerade.memory.retrieval.passage_parts import best_parts
 from masquerade.memory.retrieval.passages import cut_passages
 from masquerade.memory.retrieval.sources import find_files, read_entries
 from masquerade.reading.records import QuestionRecord
@@ -127,17 +127,21 @@ def negatives_by_words(data: PairSet, source: Path, folder: Path, count: int) ->
 
 def negatives_by_vectors(data: PairSet, encoder: Encoder, count: int) -> Tensor:
     """The same by the encoder itself: (pairs, count)"""
-    passages = encoder.encode_passages(data.passages).numpy()
+    passages = encoder.encode_parts(data.passages)
     most = min(len(passages), SEARCHED * count)
-    found = list[np.ndarray]()
+    found = list[list[int]]()
     for start in range(0, len(data.pairs), TOGETHER):
-        queries = encoder.encode_queries([pair.query for pair in data.pairs[start : start + TOGETHER]]).numpy()
-        scores = queries @ passages.T  # (queries, passages)
-        best = np.argpartition(-scores, most - 1, axis=1)[:, :most]
-        order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
-        found += list(np.take_along_axis(best, order, 1))
+        scores = query_scores(encoder, [pair.query for pair in data.pairs[start : start + TOGETHER]], passages)
+        found += scores.topk(most).indices.tolist()
     rankings = iter(found)
-    return _filled(data, count, lambda pair: next(rankings).tolist())
+    return _filled(data, count, lambda pair: next(rankings))
+
+
+def query_scores(encoder: Encoder, queries: Sequence[str], passages: Sequence[Tensor]) -> Tensor:
+    """The dot product of each query with the best part of each passage, given as vectors of its parts, (parts, width)
+    each: (queries, passages)"""
+    owner = torch.arange(len(passages)).repeat_interleave(torch.tensor([len(parts) for parts in passages]))
+    return best_parts(encoder.encode_queries(queries) @ torch.cat(list(passages)).T, owner, len(passages))
 
 
 def _filled(data: PairSet, count: int, ranked: Callable[[Pair], list[int]]) -> Tensor:

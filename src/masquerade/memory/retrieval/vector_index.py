@@ -10,15 +10,17 @@ from masquerade.files import write_whole
 from masquerade.memory.retrieval.packages import retrieval_package
 from masquerade.memory.retrieval.store import CollectionStore
 
-KINDS = {"flat": 0, "8 bits": 100_000, "IVF, 8 bits": 400_000}  # from how many passages on each kind is used
+KINDS = {"flat": 0, "8 bits": 100_000, "IVF, 8 bits": 400_000}  # from how many vectors on each kind is used
 SAMPLE = 50_000  # vectors that quantisers are trained on
 PROBED = 16  # one in this many lists of an inverted file is searched
 FEW = 10_000  # passages; if a filter leaves at most this many, all lists are searched
-PART = 50_000  # vectors that are added at once
+PART = 10_000  # passages whose vectors are added at once
+FIRST = 1_000  # passages that tell how many vectors a passage has
+PARTS = 4  # times as many vectors as passages are searched, where a passage has several
 
 
 def kind_for(count: int) -> str:
-    """The kind of index for a number of passages."""
+    """The kind of index for a number of vectors."""
     return next(kind for kind, least in reversed(KINDS.items()) if count >= least)
 
 
@@ -50,7 +52,7 @@ class VectorIndex:
         self.store, self.width, self.path = store, width, store.index_path("vectors").with_suffix(".faiss")
         self.index, self.saved = self._read(), True
         if self.index is None:
-            self.index, self.saved = self._empty("flat", np.zeros(0, np.int64)), False
+            self.index, self.saved = self._empty("flat", np.zeros(0, np.int64), 0), False
         self.synchronise()
 
     @property
@@ -63,17 +65,19 @@ class VectorIndex:
     def synchronise(self) -> None:
         """Add and remove what the store has gained and lost since the index was written."""
         wanted, held = self.store.ids(), self._held()
-        if KINDS[kind_for(len(wanted))] > KINDS[self.kind]:
-            self.index, held = self._empty(kind_for(len(wanted)), wanted), np.zeros(0, np.int64)
+        count = self._expected(wanted, held)
+        kind = kind_for(count)
+        if KINDS[kind] > KINDS[self.kind]:
+            self.index, held = self._empty(kind, wanted, count), np.zeros(0, np.int64)
             self.saved = False
         gone, new = np.setdiff1d(held, wanted), np.setdiff1d(wanted, held)
         if len(gone):
             self.index.remove_ids(gone)
             self.saved = False
         for start in range(0, len(new), PART):
-            part = new[start : start + PART]
-            self.index.add_with_ids(self.store.vectors(part, self.width), part)
+            self.index.add_with_ids(*self.store.vectors(new[start : start + PART], self.width))
             self.saved = False
+        self.several = self.index.ntotal > len(wanted)
 
     def save(self) -> None:
         """Write the index, whole or not at all."""
@@ -94,8 +98,16 @@ class VectorIndex:
         else:
             parameters = self.faiss.SearchParameters(sel=selector)
         query = np.ascontiguousarray(vector, dtype=np.float32)[None]
-        scores, ids = self.index.search(query, min(k, self.index.ntotal), params=parameters)
-        return [(int(id), float(score)) for id, score in zip(ids[0], scores[0], strict=True) if id >= 0]
+        most = min(k * PARTS if self.several else k, self.index.ntotal)
+        while True:
+            scores, ids = self.index.search(query, most, params=parameters)
+            best = dict[int, float]()
+            for id, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
+                if id >= 0:
+                    best.setdefault(id, score)  # the first is the nearest part
+            if len(best) >= k or most >= self.index.ntotal or ids[0, -1] < 0:
+                return list(best.items())[:k]
+            most = min(most * PARTS, self.index.ntotal)
 
     def _read(self) -> Any:
         """The index in the file, or None if there is none that can be used."""
@@ -108,17 +120,27 @@ class VectorIndex:
         fits = isinstance(index, self.faiss.IndexIDMap2) or self._is_ivf(index)
         return index if fits and index.d == self.width else None
 
-    def _empty(self, kind: str, ids: np.ndarray) -> Any:
-        """A new index; quantisers are trained on some of the vectors to come, those of ``ids``."""
+    def _empty(self, kind: str, ids: np.ndarray, count: int) -> Any:
+        """A new index for about ``count`` vectors, those of the passages ``ids``; quantisers are trained on some of
+        them."""
         metric = self.faiss.METRIC_INNER_PRODUCT
         if kind == "flat":
             return self.faiss.IndexIDMap2(self.faiss.IndexFlat(self.width, metric))
-        lists = int(4 * len(ids) ** 0.5)
-        name = f"IVF{lists},SQ8" if kind.startswith("IVF") else "SQ8"
+        sample = np.random.default_rng(0).permutation(ids)[: SAMPLE * len(ids) // count]
+        name = f"IVF{int(4 * count**0.5)},SQ8" if kind.startswith("IVF") else "SQ8"
         made = self.faiss.index_factory(self.width, name if name.startswith("IVF") else f"IDMap2,{name}", metric)
-        sample = np.random.default_rng(0).permutation(ids)[:SAMPLE]
-        made.train(self.store.vectors(np.sort(sample), self.width))
+        made.train(self.store.vectors(np.sort(sample), self.width)[0])
         return made
+
+    def _expected(self, wanted: np.ndarray, held: np.ndarray) -> int:
+        """About how many vectors some passages have, from those that are held, or else from the first ones."""
+        some = wanted[:FIRST]
+        has = (
+            self.index.ntotal / len(held)
+            if len(held)
+            else len(self.store.vectors(some, self.width)[1]) / max(1, len(some))
+        )
+        return int(len(wanted) * has)
 
     def _is_ivf(self, index: Any) -> bool:
         return isinstance(index, self.faiss.IndexIVF)
@@ -126,11 +148,11 @@ class VectorIndex:
     def _held(self) -> np.ndarray:
         """The numbers of the passages in the index: (n,)"""
         if not self._is_ivf(self.index):
-            return np.asarray(self.faiss.vector_to_array(self.index.id_map), dtype=np.int64)
+            return np.unique(np.asarray(self.faiss.vector_to_array(self.index.id_map), dtype=np.int64))
         lists = self.index.invlists
         parts = [
             np.array(self.faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)), dtype=np.int64)
             for number in range(self.index.nlist)
             if lists.list_size(number)
         ]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from math import log
+from math import log as logarithm
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.packages import retrieval_package
 from masquerade.memory.retrieval.store import CollectionStore
 from masquerade.memory.retrieval.words import search_terms
+
+log = logging.getLogger(__name__)
 
 HEAP = 64_000_000  # bytes that new terms are collected in
 PART = 2_000  # passages that are added between two commits
@@ -50,17 +53,27 @@ class WordIndex:
         return self.index is not None and not self.store.pending() and self._count() == self.store.count("passages")
 
     def synchronise(self, done: Callable[[int], None] = lambda count: None) -> None:
-        """Commit the changes that wait in the store. An index that is missing or damaged, or does not have what it
-        should, is made anew. Only the writer of the collection may call this."""
+        """Commit the changes that wait in the store. An index that is missing or damaged, does not have what it should,
+        or cannot be written is made anew. Only the writer of the collection may call this."""
         pending = self.store.pending()
         self.reload()
         if self.index is None or not self._consistent(pending):
-            shutil.rmtree(self.path, ignore_errors=True)
-            self.path.mkdir(parents=True)
-            self._open()
-            pending = sorted({*pending, *self.store.ids().tolist()})
-        if not pending:
-            return
+            pending = self._anew()
+        # a writer that was killed can leave a file with the name that the next one needs
+        if pending and not self._write(pending, done) and not self._write(self._anew(), done):
+            raise MasqueradeError(f"The words in '{self.path}' cannot be written; delete that folder and try again.")
+
+    def _anew(self) -> list[int]:
+        """Begin an empty index; returns the passages that it has to get."""
+        pending = sorted({*self.store.pending(), *self.store.ids().tolist()})
+        self.index = None
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._open()
+        return pending
+
+    def _write(self, pending: Sequence[int], done: Callable[[int], None]) -> bool:
+        """Commit changed passages, part by part; returns whether the files allow it."""
         try:
             writer = self.index.writer(HEAP, 1)
         except ValueError as error:
@@ -74,12 +87,17 @@ class WordIndex:
                 document.add_unsigned("passage", stored.id)
                 document.add_text("words", " ".join(search_terms(stored.passage.searched(stored.title))))
                 writer.add_document(document)
-            writer.commit()
+            try:
+                writer.commit()
+            except ValueError as error:
+                log.warning("the index of words in %s is made anew: %s", self.path, error)
+                return False
             with self.store.transaction():
                 self.store.settle(part)
             done(len(part))
         writer.wait_merging_threads()
         self.index.reload()
+        return True
 
     def search(self, text: str, k: int, allowed: np.ndarray | None = None) -> list[tuple[int, float]]:
         """The passages that share terms with a text, with their BM25 scores, the best one first; of ``allowed`` ones
@@ -111,7 +129,7 @@ class WordIndex:
             return dict.fromkeys(terms, 0.0)
         searcher, count = self.index.searcher(), self._count()
         held = {term: int(searcher.doc_freq("words", term)) for term in terms}
-        return {term: log(1 + (count - some + 0.5) / (some + 0.5)) for term, some in held.items()}
+        return {term: logarithm(1 + (count - some + 0.5) / (some + 0.5)) for term, some in held.items()}
 
     def reload(self) -> None:
         """See what the writer has committed since the index was opened."""

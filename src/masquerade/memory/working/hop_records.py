@@ -10,11 +10,12 @@ from masquerade.data.records import read_records
 from masquerade.data.rng import Rng
 from masquerade.errors import MasqueradeError
 from masquerade.memory.working.paragraphs import DictParagraphs, sentences_of
-from masquerade.memory.working.questions import SPAN, WHICH, YES_NO
-from masquerade.memory.working.titles import find_name, plain_name
+from masquerade.memory.working.questions import SPAN, WHICH, YES_NO, kind_of
+from masquerade.memory.working.titles import find_name, plain_name, similarity
 
 FORMAT = "records with 'question', 'answer', 'context' (title and sentences) and 'supporting_facts' (title and number)"
 YES, NO = ("yes", "是"), ("no", "否")
+ALIKE = 0.65  # the least similarity of a compared title and an answer that has more or fewer names, "Paul Thomas Mann"
 PLAIN = 0.25  # how often a paragraph that a hop leads to is read without its clue, as a search finds it
 
 CharSpan = tuple[int, int, int]  # the number of a sentence, and the first character in it and the one after the last
@@ -84,9 +85,13 @@ def answer_kind(record: HopRecord, named: Sequence[str]) -> tuple[str, int]:
     answer = record.answer.strip().lower()
     if answer in (*YES, *NO):
         return YES_NO, int(answer in YES)
-    matches = [plain_name(title) == plain_name(record.answer) for title in named[:2]]
-    if len(named) >= 2 and any(matches):
-        return WHICH, int(matches[0])
+    if len(named) < 2:
+        return SPAN, -1
+    answer = plain_name(record.answer)
+    first, second = (similarity(plain_name(title), answer) for title in named[:2])
+    compared = kind_of(record.question, len(named)) == WHICH
+    if max(first, second) == 1.0 or (compared and max(first, second) >= ALIKE):
+        return WHICH, int(first >= second)
     return SPAN, -1
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from masquerade.data.examples import Example, PerExample, PerToken
 from masquerade.data.packing import Batch, DataCursor, Row, packed
 from masquerade.data.rng import rng_for
 from masquerade.errors import MasqueradeError
+from masquerade.files import write_whole
 from masquerade.masks import bidirectional
 from masquerade.memory.working.cogqa import STAGES, CogQA
 from masquerade.memory.working.graph_network import FORMS, STEPS, split_graphs
@@ -30,6 +33,9 @@ from masquerade.objectives.loss import Loss
 from masquerade.progress import progress_bar
 from masquerade.training.loop import Run, TrainingJob
 from masquerade.training.recipe import FineTuning
+
+GRAPHS = "graphs.pt"  # in the folder of a stage: the graphs of its training questions
+TOGETHER = 50  # questions whose graphs are written at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +122,7 @@ class HopJob(TrainingJob):
             raise MasqueradeError("No training question says which paragraphs are needed; add 'supporting_facts'.")
 
     def read(self, model: Model, folder: Path) -> None:
-        self.system1 = System1(model)
+        self.system1, self.folder = System1(model), folder
         with progress_bar("questions prepared", len(self.train)) as done:
             self.prepare(done)
 
@@ -199,14 +205,17 @@ class TrainGraph(HopJob):
         return {"": load(self.recipe.start)}
 
     def prepare(self, done: Any) -> None:
-        kept = self.kept.get("graphs")
-        if kept is None:
-            asked, kept = CogQA(self.system1.model), list[dict[str, Any]]()
-            for number, record in enumerate(self.train):
-                graph = training_graph(asked, record)
-                kept += [] if graph is None else [{**vars(graph), "number": number}]
-                done(1)
-            self.kept["graphs"] = kept
+        made_of = self.kept.setdefault("graphs_of", graphs_of(self.system1.model, self.train))
+        asked, path = CogQA(self.system1.model), self.folder / GRAPHS
+        made = kept_graphs(path, made_of)
+        done(len(made))
+        for number in range(len(made), len(self.train)):
+            graph = training_graph(asked, self.train[number])
+            made.append({} if graph is None else {**vars(graph), "number": number})
+            if len(made) % TOGETHER == 0 or len(made) == len(self.train):
+                write_whole(path, partial(torch.save, {"of": made_of, "graphs": made}))
+            done(1)
+        kept = [each for each in made if each]
         self.numbers = [int(each["number"]) for each in kept]
         self.graphs = [
             TrainingGraph(**{name: value for name, value in each.items() if name != "number"}) for each in kept
@@ -241,6 +250,21 @@ class TrainGraph(HopJob):
             extra = {**self.graph_extra(graph), "nodes": PerExample(graph.semantics)}
             found.append([Example(cls, extra=extra)])
         return found
+
+
+def graphs_of(model: Model, records: Sequence[HopRecord]) -> list[float]:
+    """What graphs are made of, in numbers: the weights of system 1, and the questions."""
+    own = {id(weight) for weight in network_of(model).parameters()}
+    weights = sum(float(each.detach().double().abs().sum()) for each in model.parameters() if id(each) not in own)
+    return [weights, len(records), zlib.crc32("\n".join(record.question for record in records).encode())]
+
+
+def kept_graphs(path: Path, made_of: list[float]) -> list[dict[str, Any]]:
+    """The graphs of the first questions in a file, an empty dict for a question without; none if they were made of
+    something else."""
+    kept = torch.load(path, weights_only=True) if path.is_file() else {}
+    graphs: list[dict[str, Any]] = kept["graphs"] if kept.get("of") == made_of else []
+    return graphs
 
 
 class TrainJoint(TrainGraph):

@@ -16,19 +16,22 @@ from masquerade.masks import bidirectional
 from masquerade.memory.working.networks import on_encoder
 from masquerade.memory.working.recall import Ids
 from masquerade.nn.model import Model
+from masquerade.progress import progress_bar
 
 HEAD = "detect"  # two dense layers and one score a token
 FOLDER = "judge"  # where a run keeps its judge, inside the folder of its task model
+LONG = 24  # windows; with at least this many, judging them takes long enough for a progress bar
 QUERY = 64  # tokens of a query at most; longer ones are cut
 
 
 class Judge:
-    """A model with a head of one score a token, and the windows that it reads: [CLS] query [SEP] block [SEP] …"""
+    """A model with a head of one score a token, and the windows that it reads: [CLS] query [SEP] block [SEP] … With
+    ``progress``, it shows how many of many windows are judged."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, progress: bool = False) -> None:
         if HEAD not in model.spec.all_heads:
             raise MasqueradeError("This model scores no tokens, so it is no judge; train one with 'train cogltx'.")
-        self.model, self.tokenizer = model, model.tokenizer
+        self.model, self.tokenizer, self.progress = model, model.tokenizer, progress
         self.cls, self.sep = (model.tokenizer.special(role) for role in ("cls", "sep"))
         longest = model.spec.longest - model.spec.position_offset
         self.window = min(longest, int(model.config.get("judge_window", longest)))
@@ -51,7 +54,8 @@ class Judge:
     def __call__(self, windows: Sequence[Sequence[Ids]]) -> list[Tensor]:
         """The probability of each token of each window to be relevant, (n,) each."""
         layouts = [window_layout(self.model, blocks) for blocks in windows]
-        return [torch.sigmoid(scores[:, 0]) for scores in predict(self.model, layouts, HEAD)]
+        with progress_bar("windows judged", len(layouts), shown=self.progress and len(layouts) >= LONG) as done:
+            return [torch.sigmoid(scores[:, 0]) for scores in predict(self.model, layouts, HEAD, done)]
 
 
 def window_layout(model: Model, blocks: Sequence[Ids]) -> Layout:
@@ -63,8 +67,12 @@ def window_layout(model: Model, blocks: Sequence[Ids]) -> Layout:
     return bidirectional(ids).replace(segment=segments)
 
 
-def new_judge(model: Model, window: int = 0) -> Model:
-    """A network with a fresh head for token scores on an encoder; ``window`` is the length it is trained with."""
-    made = on_encoder(model, (HEAD,))
+def new_judge(model: Model, window: int = 0, layers: int = 0) -> Model:
+    """A network with a fresh head for token scores on the first ``layers`` layers of an encoder, 0: on all; ``window``
+    is the length it is trained with."""
+    had = model.spec.layers
+    if not 0 <= layers <= had:
+        raise MasqueradeError(f"A judge has 1 to {had} layers of this encoder, or 0 for all, not {layers}.")
+    made = on_encoder(model, (HEAD,), layers=layers or had)
     made.config = {"judge_window": window} if window else {}
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ class LongDocument:
     relevance: list[int]
     scores: list[float]  # of the last retrieval competition; all 0 before the first
 
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
         """The number of tokens of each block."""
         return [len(block) for block in self.blocks]

@@ -17,8 +17,9 @@ def on_encoder(
     **fields: Any,
 ) -> Model:
     """A network with the layers of another, fresh heads and further parts between the layers. Of a reader, the layers
-    are used and its fork is left out. ``fields`` change other fields of the Spec."""
-    kept = {layer: part for layer, part in model.spec.between.items() if part[0] != "fork"}
+    are used and its fork is left out. ``fields`` change other fields of the Spec, such as the number of layers."""
+    last = fields.get("layers", model.spec.layers)
+    kept = {layer: part for layer, part in model.spec.between.items() if part[0] != "fork" and layer <= last}
     spec = replace(model.spec, between={**kept, **(parts or {})}, outputs=outputs, spare=(), pooler=False, **fields)
     made, known = Model(spec, model.tokenizer), model.state_dict()
     fresh = made.state_dict()

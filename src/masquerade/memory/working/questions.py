@@ -10,8 +10,12 @@ KINDS = (SPAN, YES_NO, WHICH)
 _VERB = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)"
 _GENERAL = re.compile(rf"^{_VERB}(?:n't)?\b|,\s*{_VERB}\b[^,]*\bboth\b", re.IGNORECASE)
 _OR = re.compile(r"\bor\b", re.IGNORECASE)
+_MORE = (  # comparatives, told from other words in -er, such as "composer"
+    "(?:old|eld|young|larg|small|tall|long|short|high|low|bigg|great|earli|lat|clos|farth|furth|new|few|rich|deep|wid|"
+    "fast|slow|soon|heavi|light|bett|near|broad|strong|warm|cold|hott|dens)er"
+)
 _COMPARED = re.compile(
-    r"\b(?:which|who|whose|what|where)\b.*\b(?:first|last|\w+er|more|most|less|least|earlier|later|both)\b"
+    rf"\b(?:which|who|whose|what|where)\b.*\b(?:first|last|{_MORE}|more|most|less|least)\b"
     r"|\b(?:which|who)\b.*\bof (?:these|the) two\b",
     re.IGNORECASE,
 )

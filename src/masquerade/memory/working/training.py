@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from masquerade import kernels
 from masquerade.checkpoints.folders import load
 from masquerade.data.examples import Example
 from masquerade.data.packing import Batch, DataCursor, Row, packed
@@ -51,6 +52,7 @@ class MemoryTraining(FineTuning):
 
     task: str = "classify"  # one of TASKS
     reasoner: str = ""  # the checkpoint of the task model: for reading a reader; empty: ``start``
+    layers: int = 0  # of ``start``, for the judge: the first ones; 0: all
     fixed: bool = False  # train the judge alone; the task model stays as it is
     relevance: str = "intervention"  # where labels of blocks come from: given, or intervention
     window: int = 512  # tokens of a window, of the judge and of the task model
@@ -121,7 +123,8 @@ class TrainMemory(TrainingJob):
         self.task = TASKS[recipe.task](recipe)
 
     def begin(self) -> dict[str, Model]:
-        return {"": self.task.reasoner(), FOLDER: new_judge(load(self.recipe.start), self.recipe.window)}
+        recipe = self.recipe
+        return {"": self.task.reasoner(), FOLDER: new_judge(load(recipe.start), recipe.window, recipe.layers)}
 
     def read(self, model: Model, folder: Path) -> None:
         """Nothing yet: documents are read with the judge's tokenizer, when the loss is made."""
@@ -131,7 +134,7 @@ class TrainMemory(TrainingJob):
         if self.judge.window < self.recipe.window:
             raise MasqueradeError(f"The encoder reads {self.judge.window} tokens; lower 'window' to that.")
         names = [each.tokens(range(len(each))) for each in (self.judge.tokenizer, self.model.tokenizer)]
-        if names[0] != names[1]:
+        if names[0] != names[1] and not self.recipe.fixed:  # a fixed task model takes the text of the blocks
             raise MasqueradeError(
                 "The judge and the task model have different vocabularies; start both from the same checkpoint."
             )
@@ -179,7 +182,13 @@ class TrainMemory(TrainingJob):
         return [self.task.example(self.model, number, chosen).example]
 
     def refresh(self, model: Model, step: int) -> None:
-        epoch, judging = self.turn(step // self.every)
+        device = self.judge.model.device.type
+        low = kernels.mixed_precision(self.recipe.precision, device) == "bf16"  # the precision of the steps
+        with torch.autocast(device, torch.bfloat16, enabled=low):
+            self._relabel(*self.turn(step // self.every))
+
+    def _relabel(self, epoch: int, judging: bool) -> None:
+        """Before a pass of the task model, score all blocks; before one of the judge, change labels."""
         if not judging:
             with progress_bar("documents judged", len(self.documents)) as done:
                 for document in self.documents:

@@ -1,8 +1,9 @@
 // Ask: a document, questions about it, the answers in their place, and decoders side by side.
 import { api } from "./api.js";
-import { bar, busy, characters, field, h, fill, marked, percent, table } from "./dom.js";
+import { compareDecoders } from "./compare.js";
+import { bar, busy, characters, empty, field, h, fill, likely, marked, percent, sides } from "./dom.js";
 import { get, set } from "./state.js";
-import { EXAMPLES, language, placed, t } from "./words.js";
+import { duration, EXAMPLES, language, placed, t } from "./words.js";
 
 let file = null; // {name, unit, places, text} of an opened file; null for pasted text
 
@@ -10,27 +11,25 @@ export function draw(root, { models, say }) {
   const text = h("textarea", { id: "text", placeholder: t("documentHint"), value: get("text"), "aria-label": t("document") });
   const shown = h("div", { class: "text", id: "shown", hidden: true, tabIndex: 0, "aria-label": t("document") });
   const name = h("span", { class: "soft", id: "filename", role: "status" });
-  const edit = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => reading(false) }, t("edit"));
+  const edit = h("button", { type: "button", class: "quiet", id: "edit", hidden: true, onclick: () => reading(false) }, t("edit"));
   const picker = h("input", { type: "file", id: "file", accept: ".txt,.md,.html,.htm,.pdf,.docx,.csv,.tsv,.json,.jsonl" });
   const open = h("button", { type: "button", class: "quiet", onclick: () => picker.click() }, t("open"));
-  const example = h("button", { type: "button", class: "quiet", id: "example" }, t("example"));
+  const example = h("button", { type: "button", class: "quiet", id: "example", onclick: () => exemplify() }, t("example"));
   const question = h("input", { id: "question", value: get("q"), required: true, autocomplete: "off" });
-  const decoder = h("select", { id: "decoder" }, models.decoders.map((each) => h("option", { value: each }, each)));
+  const decoder = h("select", { id: "decoder" },
+    models.decoders.map((each) => h("option", { value: each }, `${each} · ${t(`decoder.${each}`)}`)));
   decoder.value = models.decoders.includes(get("decoder")) ? get("decoder") : "parallel";
-  const how = h("p", { class: "soft", id: "decoder-how" });
-  const explain = () => { how.textContent = t(`decoder.${decoder.value}`); };
-  decoder.addEventListener("change", explain);
-  explain();
   const unshared = h("p", { class: "soft", id: "unshared", hidden: true }, t("unshared"));
   const button = h("button", { class: "primary", id: "ask-button" }, t("askButton"));
-  const answers = h("div", { id: "answers", "aria-live": "polite" }, h("p", { class: "soft" }, t("noQuestions")));
+  const attempt = h("button", { type: "button", id: "try", onclick: () => { exemplify(); ask(); } }, t("tryExample"));
+  const answers = h("div", { id: "answers", "aria-live": "polite" }, empty(t("noQuestions"), attempt));
   const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); ask(); } },
-    field(t("question"), question),
-    h("div", { class: "row" }, h("div", { class: "grow" }, field(t("decoder"), decoder)), button), how);
-  fill(root, h("div", { class: "columns" },
+    h("div", { class: "row" }, field(t("question"), question), button),
+    h("div", { class: "row" }, field(t("decoder"), decoder)));
+  fill(root, sides(
     h("div", { class: "card document" },
-      h("div", { class: "row spread" }, h("h2", {}, t("document")), h("div", { class: "row" }, name, edit, open, example)),
-      text, shown, picker, unshared),
+      h("div", { class: "row spread" }, h("h2", {}, t("document")), h("div", { class: "row" }, edit, open, example)),
+      name, text, shown, picker, unshared),
     h("div", {}, form, h("div", { class: "card" }, h("h2", {}, t("answers")), answers))));
 
   function reading(on) {
@@ -39,20 +38,28 @@ export function draw(root, { models, say }) {
     if (!on) text.focus();
   }
 
-  function show(reply, chosen = reply) {
-    const counted = characters(text.value);
-    const spans = [reply, ...reply.alternatives].filter((each) => each.start !== null)
+  /** The text of an answer with its places marked; the page itself moves only where somebody wants to go there. */
+  function show(reply, asked, chosen = reply, go = true) {
+    const counted = characters(asked);
+    const spans = [reply, ...likely(reply.alternatives)].filter((each) => each.start !== null)
       .map((each) => ({ start: each.start, end: each.end, kind: each.start === chosen.start ? "" : "other" }));
     for (const gap of unread(reply.parts, counted.length)) {
       if (!spans.some((span) => span.start < gap.end && gap.start < span.end)) spans.push({ ...gap, kind: "unread" });
     }
     fill(shown, marked(counted, spans));
     reading(true);
-    shown.querySelector("mark:not(.other)")?.scrollIntoView({ block: "center" });
+    const mark = shown.querySelector("mark:not(.other)");
+    if (go) shown.scrollIntoView({ block: "nearest" });
+    if (mark) shown.scrollTop += mark.getBoundingClientRect().top - shown.getBoundingClientRect().top - shown.clientHeight / 2;
   }
 
   async function ask() {
     say(null);
+    if (!text.value.trim()) {
+      say(new Error(t("noText")));
+      text.focus();
+      return;
+    }
     set({ q: question.value, text: file ? "" : text.value, decoder: decoder.value });
     unshared.hidden = get("text") === text.value;
     const body = { question: question.value, passages: [text.value], n_best: 4, decoder: decoder.value, show_parts: true };
@@ -60,7 +67,8 @@ export function draw(root, { models, say }) {
       const reply = await busy(button, () => api("/v1/answer", body));
       if (!answers.querySelector(".answer")) fill(answers);
       answers.prepend(card(reply, body));
-      show(reply);
+      show(reply, text.value, reply, false);
+      answers.scrollIntoView({ block: "nearest" });
     } catch (error) {
       say(error);
     }
@@ -78,56 +86,23 @@ export function draw(root, { models, say }) {
   }
 
   function card(reply, body) {
-    const chips = reply.alternatives.map((each) => h("button", { type: "button", onclick: () => show(reply, each) },
-      each.answer, " ", h("small", {}, percent(each.score))));
-    const seen = reply.remembered ? ` · ${reply.remembered} / ${reply.windows} ${t("windows")} ${t("readBefore")}` : "";
+    const asked = body.passages[0]; // the text may have been edited since
+    const chips = likely(reply.alternatives).map((each) => h("button",
+      { type: "button", onclick: () => show(reply, asked, each) }, each.answer, " ", h("small", {}, percent(each.score))));
     const compared = h("div", { class: "compared" });
     const compare = h("button", { type: "button", class: "quiet compare" }, t("compare"));
-    compare.addEventListener("click", () => comparing(compare, compared, body));
-    const pale = unread(reply.parts, characters(text.value).length).length;
+    compare.addEventListener("click", () => compareDecoders(compare, compared, body, say));
+    const pale = unread(reply.parts, characters(asked).length).length;
     return h("div", { class: "answer" },
       h("div", { class: "soft" }, body.question),
       h("div", { class: reply.answer ? "said" : "said none" }, reply.answer || t("none")),
       bar(reply.score, t("confidence")),
       h("div", { class: "row soft" },
-        reply.start === null ? null : h("button", { type: "button", class: "link", onclick: () => show(reply) }, place(reply)),
-        h("span", {}, `${reply.milliseconds.toFixed(0)} ${t("ms")} · ${reply.tokens} ${t("tokens")}${seen}`)),
+        reply.start === null ? null : h("button", { type: "button", class: "link", onclick: () => show(reply, asked) }, place(reply)),
+        h("span", {}, [duration(reply.milliseconds), `${reply.tokens} ${t("tokens")}`, remembered(reply)].filter(Boolean).join(" · "))),
       pale ? h("p", { class: "soft" }, t("partsShown")) : null,
       chips.length ? h("div", { class: "chips", role: "group", "aria-label": t("others") }, h("span", { class: "soft" }, t("others")), chips) : null,
       compare, compared);
-  }
-
-  async function comparing(button, target, body) {
-    say(null);
-    try {
-      const sent = { question: body.question, passage: body.passages[0] };
-      const reply = await busy(button, () => api("/v1/answer/compare", sent));
-      const lanes = reply.answers.map((each) => {
-        const tokens = each.tokens.map((token) => h("span", { class: "token", "data-step": String(token.step) }, token.text));
-        return h("div", { class: "lane" }, h("strong", {}, each.decoder), h("div", { class: "tokens" }, tokens),
-          h("span", { class: "right soft" }, `${each.milliseconds.toFixed(0)} ${t("ms")}`));
-      });
-      const replay = h("button", { type: "button", class: "quiet", onclick: () => play(lanes, reply) }, t("replay"));
-      const rows = reply.answers.map((each) => [each.decoder, each.answer, Number((each.score * 100).toFixed(1)), each.passes,
-        Number(each.milliseconds.toFixed(1)), each.tokens.map((token) => `${token.text} (${token.step})`).join(" ")]);
-      const head = [t("decoder"), t("answer"), "%", t("passes"), t("ms"), t("tokensByPass")];
-      fill(target, h("p", { class: "soft" }, t("compareHint")), lanes, replay, h("div", { class: "scroll" }, table(head, rows)));
-      play(lanes, reply);
-    } catch (error) {
-      say(error);
-    }
-  }
-
-  /** Tokens appear in the order of their passes; a decoder's passes take the time they took, ten times as slow. */
-  function play(lanes, reply) {
-    for (const [index, lane] of lanes.entries()) {
-      const { milliseconds, passes } = reply.answers[index];
-      for (const token of lane.querySelectorAll(".token")) {
-        token.classList.remove("on");
-        const wait = Math.min(6000, (10 * milliseconds * Number(token.dataset.step)) / passes);
-        setTimeout(() => token.classList.add("on"), wait);
-      }
-    }
   }
 
   async function opened(chosen) {
@@ -148,7 +123,7 @@ export function draw(root, { models, say }) {
 
   picker.addEventListener("change", () => opened(picker.files[0]));
   text.addEventListener("input", () => { file = null; name.textContent = ""; set({ text: text.value }); });
-  example.addEventListener("click", () => {
+  function exemplify() {
     file = null;
     name.textContent = "";
     text.value = EXAMPLES[language()].text;
@@ -158,7 +133,8 @@ export function draw(root, { models, say }) {
     text.scrollTop = 0;
     question.setSelectionRange(0, 0);
     question.focus();
-  });
+  }
+
   for (const target of [text, shown]) {
     for (const kind of ["dragover", "dragleave", "drop"]) {
       target.addEventListener(kind, (event) => {
@@ -174,6 +150,13 @@ export function draw(root, { models, say }) {
     name.textContent = file.name;
   }
   if (text.value && question.value) ask(); // a shared view, or the same one in another language
+}
+
+/** How much of the text had been read for an earlier question. */
+function remembered(reply) {
+  if (!reply.remembered) return "";
+  if (reply.remembered === reply.windows) return t("readAll");
+  return t("readSome").replace("{n}", reply.remembered).replace("{m}", reply.windows);
 }
 
 /** The gaps between the parts that were read. */

@@ -27,8 +27,26 @@ export function field(label, input) {
   return h("label", { class: "grow" }, h("span", {}, label), input);
 }
 
+/** A choice among models, which is not shown where there is only one. */
+export function chooser(label, id, models, chosen) {
+  const select = h("select", { id }, models.map((each) => h("option", {}, each.name)));
+  if (models.some((each) => each.name === chosen)) select.value = chosen;
+  const whole = field(label, select);
+  whole.hidden = models.length === 1;
+  return { select, field: whole };
+}
+
+/** Two cards side by side: what is given, and what comes of it. */
+export const sides = (given, found) => h("div", { class: "columns" }, given, found);
+
+/** What stands in the place of something that is not there yet. */
+export const empty = (...words) => h("div", { class: "empty" }, words.map((each) => (typeof each === "string" ? h("p", {}, each) : each)));
+
 /** A share as a percentage. */
 export const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(share * 100).toFixed(1)} %`);
+
+/** Answers that are probable enough to be worth showing. */
+export const likely = (answers) => answers.filter((each) => each.score >= 0.001);
 
 /** A bar with a share between 0 and 1. */
 export function bar(share, label) {

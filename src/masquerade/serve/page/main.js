@@ -16,16 +16,18 @@ const THEMES = ["auto", "light", "dark"];
 let models = { models: [], constructors: {}, limits: {}, methods: [], decoders: [] };
 
 /** Show an error, or hide it. */
-export function say(error) {
+function say(error) {
   const box = $("alert");
   box.hidden = !error;
-  box.textContent = error ? problem(error) : "";
+  fill(box, error ? [h("span", {}, problem(error)),
+    h("button", { type: "button", class: "quiet", "aria-label": t("close"), onclick: () => say(null) }, "×")] : null);
 }
 
 function draw(name) {
   const tools = { models, say, all: (kind) => models.models.filter((each) => each.kind === kind) };
-  fill($(name));
-  TABS[name].draw($(name), tools);
+  const body = h("div");
+  fill($(name), h("p", { class: "intro" }, t(`intro.${name}`)), body);
+  TABS[name].draw(body, tools);
 }
 
 function choose(name, focus = false) {
@@ -49,8 +51,13 @@ function dress() {
   else document.documentElement.dataset.theme = theme;
   fill($("theme"), h("span", { class: "wide" }, t("theme")), t(theme));
   $("theme").setAttribute("aria-label", t("theme") + t(theme));
+  shareable();
   $("language").textContent = t("language");
   $("language").lang = language() === "zh" ? "en" : "zh-CN";
+}
+
+function shareable() {
+  fill($("share"), h("span", { class: "wide" }, t("copy")), t("share"));
 }
 
 function redraw() {
@@ -63,6 +70,15 @@ function redraw() {
 $("language").addEventListener("click", () => {
   set({ lang: language() === "zh" ? "en" : "zh" });
   redraw();
+});
+$("share").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    $("share").textContent = t("copied");
+    setTimeout(shareable, 2000);
+  } catch {
+    prompt(t("copy") + t("share"), location.href); // where a page may not write to the clipboard
+  }
 });
 $("theme").addEventListener("click", () => {
   const now = THEMES.indexOf(localStorage.getItem("theme") || "auto");
@@ -95,11 +111,16 @@ async function start() {
       models = await api("/v1/models");
       break;
     } catch (error) {
-      say(error);
-      if (error.status !== 503) break;
+      if (error.status !== 503) {
+        say(error);
+        return;
+      }
+      $("starting").textContent = problem(error);
+      $("starting").hidden = false;
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   }
+  $("starting").hidden = true;
   redraw();
   document.body.dataset.ready = "yes";
 }

@@ -21,10 +21,10 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 export function draw(root, { models, say }) {
   const names = Object.keys(models.constructors);
-  const chosen = h("select", { id: "constructor" }, names.map((name) => h("option", { value: name }, `${name} · ${t(`mask.${name}`)}`)));
+  const chosen = h("select", { id: "constructor" }, names.map((name) => h("option", { value: name }, `${t(`mask.${name}`)} · ${name}`)));
   chosen.value = names.includes(get("mask")) ? get("mask") : "prefix";
   const usual = () => example(chosen.value, models.constructors[chosen.value], language());
-  const text = h("input", { id: "mask-text", value: get("mt"), placeholder: usual(), autocomplete: "off" });
+  const text = h("input", { id: "mask-text", value: get("mt") || usual(), autocomplete: "off" });
   const sliders = h("div", { class: "sliders", id: "sliders" });
   const canvas = h("canvas", { id: "matrix", tabIndex: 0, role: "img" });
   const seen = h("p", { id: "sees", "aria-live": "polite", class: "soft" }, t("hover"));
@@ -37,10 +37,10 @@ export function draw(root, { models, say }) {
   fill(root, h("div", { class: "card" },
     h("div", { class: "row" }, field(t("mask"), chosen), field(t("textInParts"), text)), sliders),
   h("div", { class: "columns" },
-    h("div", { class: "card" }, h("div", { class: "row spread" }, h("h2", {}, t("mask")), save), canvas, legend, seen,
+    h("div", { class: "card" }, h("div", { class: "row spread" }, h("h2", {}, t("mask")), save), seen, canvas, legend,
       h("p", { class: "soft" }, t("upTo").replace("{n}", models.limits.layout_tokens))),
-    h("div", { class: "card" }, caption, h("details", { open: true }, h("summary", {}, t("table")), rows),
-      h("details", {}, h("summary", {}, t("code")), code))));
+    h("div", { class: "card" }, caption, h("details", {}, h("summary", {}, t("code")), code),
+      h("details", { open: true }, h("summary", {}, t("table")), h("p", { class: "soft" }, t("ranks")), rows))));
 
   function settings() {
     const found = {};
@@ -63,8 +63,9 @@ export function draw(root, { models, say }) {
   }
 
   async function update() {
+    clearTimeout(waiting); // what was waiting to be drawn is drawn now
     const turn = ++newest;
-    set({ mask: chosen.value, mt: text.value });
+    set({ mask: chosen.value, mt: text.value === usual() ? "" : text.value });
     try {
       const reply = await api("/v1/layout", { constructor: chosen.value, text: text.value || usual(), ...settings() });
       if (turn !== newest) return;
@@ -85,9 +86,9 @@ export function draw(root, { models, say }) {
     fill(legend, kinds.map((kind) => {
       const patch = h("i");
       patch.style.background = colour(kind);
-      return h("span", {}, patch, t(KINDS[kind]));
+      return h("span", {}, patch, t(KINDS[kind]), h("span", { class: "soft" }, `: ${t(`about.${kind}`)}`));
     }));
-    fill(rows, table(["", t("row"), t("kind"), t("rank"), t("horizon"), t("sees")], drawn.tokens.map((token, index) => [
+    fill(rows, table(["", t("row"), t("kind"), t("rank"), t("horizon"), t("seesHead")], drawn.tokens.map((token, index) => [
       index + 1, token, t(KINDS[drawn.kinds[index]]), drawn.fields.rank[index], drawn.fields.horizon[index], ranges(drawn.seen[index])])));
     canvas.setAttribute("aria-label", `${drawn.constructor} ${drawn.tokens.length} × ${drawn.tokens.length}. ${caption.textContent}`);
     paint();
@@ -115,7 +116,7 @@ export function draw(root, { models, say }) {
     const colours = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, colour(kind)]));
     for (let q = 0; q < n; q += 1) {
       for (let k = 0; k < n; k += 1) {
-        pen.globalAlpha = row < 0 || row === q ? 1 : 0.25;
+        pen.globalAlpha = row < 0 || row === q ? 1 : 0.4;
         pen.fillStyle = drawn.seen[q][k] === "1" ? colours[drawn.kinds[k]] : faint;
         if (cell <= 10) {
           pen.fillRect(edge + k * cell, edge + q * cell, edgeLength, edgeLength);
@@ -174,7 +175,7 @@ export function draw(root, { models, say }) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
-  chosen.addEventListener("change", () => { text.value = ""; text.placeholder = usual(); relevant(); update(); });
+  chosen.addEventListener("change", () => { text.value = usual(); relevant(); update(); });
   text.addEventListener("input", later);
   new ResizeObserver(() => paint()).observe(canvas.parentElement);
   window.addEventListener("themechange", () => canvas.isConnected && paint());

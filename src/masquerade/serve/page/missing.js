@@ -1,8 +1,9 @@
 // What a tab shows when the service has no model for it.
-import { fill, h } from "./dom.js";
+import { empty, h } from "./dom.js";
 import { t } from "./words.js";
 
-export function missing(root, ...commands) {
-  fill(root, h("div", { class: "card empty" }, h("p", {}, t("noModel")),
-    commands.map((command) => h("p", {}, h("code", {}, command)))));
+/** A card that says how to start the service with a model for this tab. */
+export function missing(kind, ...commands) {
+  return h("div", { class: "card" }, empty(h("h2", {}, t("noModel")), t(`missing.${kind}`),
+    h("pre", {}, commands.join("\n"))));
 }

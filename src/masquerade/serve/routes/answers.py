@@ -23,16 +23,13 @@ from masquerade.serve.answering import (
 )
 from masquerade.serve.failures import ServiceError, documented, too_many
 from masquerade.serve.models import named
-from masquerade.serve.schemas import (
+from masquerade.serve.replies import AnswerReply, BatchReply, CompareReply, SearchReply
+from masquerade.serve.requests import (
     AnswerOptions,
-    AnswerReply,
     AnswerRequest,
     BatchItem,
-    BatchReply,
     BatchRequest,
-    CompareReply,
     CompareRequest,
-    SearchReply,
     SearchRequest,
 )
 from masquerade.serve.service import Service, service_of
@@ -124,7 +121,7 @@ async def _answers(
     groups = {
         name: ReaderGroup(
             name, options.decoder, options.vote, options.n_best, options.threshold, service.models.readers[name],
-            service.metrics,
+            service.metrics, service.models.beside,
         )
         for name in chosen
     }  # fmt: skip

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 
 from masquerade.serve.failures import documented
 from masquerade.serve.layouts import DrawnMask, MaskSettings, draw_mask
-from masquerade.serve.schemas import LayoutReply, LayoutRequest
+from masquerade.serve.replies import LayoutReply
+from masquerade.serve.requests import LayoutRequest
 from masquerade.serve.service import service_of
 
 router = APIRouter(prefix="/v1", responses=documented(400, 408, 413, 422))

@@ -12,7 +12,8 @@ from masquerade.memory.entity.memories import Fact
 from masquerade.memory.entity.recall import Recalled, fill_with_memory
 from masquerade.serve.failures import documented
 from masquerade.serve.models import ServedFacts, named
-from masquerade.serve.schemas import FactReply, FactRequest, FactsReply, RecallReply, RecallRequest
+from masquerade.serve.replies import FactReply, FactsReply, RecallReply
+from masquerade.serve.requests import FactRequest, RecallRequest
 from masquerade.serve.service import service_of
 
 MOST = 200  # facts that are listed

@@ -16,7 +16,7 @@ from masquerade import __version__
 from masquerade.drawing.gallery import EXAMPLES
 from masquerade.reading.decoders import DECODERS
 from masquerade.serve.failures import ServiceError, documented
-from masquerade.serve.schemas import DocumentReply, ModelsReply, StateReply
+from masquerade.serve.replies import DocumentReply, ModelsReply, StateReply
 from masquerade.serve.service import service_of
 from masquerade.serve.uploads import read_upload
 from masquerade.writing.generate import DECODING_METHODS

@@ -14,17 +14,11 @@ from fastapi.responses import StreamingResponse
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.nn.model import Model
+from masquerade.serve.beside import in_similar_lengths
 from masquerade.serve.failures import ServiceError, documented, too_many
 from masquerade.serve.models import named
-from masquerade.serve.schemas import (
-    EmbedReply,
-    EmbedRequest,
-    FillReply,
-    FillRequest,
-    GenerateRequest,
-    WriteReply,
-    WriteRequest,
-)
+from masquerade.serve.replies import EmbedReply, FillReply, WriteReply
+from masquerade.serve.requests import EmbedRequest, FillRequest, GenerateRequest, WriteRequest
 from masquerade.serve.service import service_of
 from masquerade.writing.fill import Filled, fill
 from masquerade.writing.generate import stream
@@ -71,6 +65,9 @@ class WriteGroup:
 
     def run(self, payloads: Sequence[str]) -> list[list[dict[str, Any]]]:
         """The texts that are written for each text."""
+        return in_similar_lengths(self._together, payloads, len)
+
+    def _together(self, payloads: Sequence[str]) -> list[list[dict[str, Any]]]:
         return [
             [{"text": text.text, "score": text.score} for text in (each, *each.alternatives)]
             for each in self.writer.write_many(payloads, n_best=self.n_best)
@@ -126,7 +123,14 @@ STREAMED: dict[int | str, dict[str, Any]] = {
         "description": "Server-sent events: 'piece' with {text}, at the end 'done' with {text, model}; or 'error'.",
         "content": {
             "text/event-stream": {
-                "schema": {"type": "string"},
+                "itemSchema": {
+                    "type": "object",
+                    "properties": {
+                        "event": {"enum": ["piece", "done", "error"]},
+                        "data": {"type": "string", "contentMediaType": "application/json"},
+                    },
+                    "required": ["event", "data"],
+                },
                 "example": 'event: piece\ndata: {"text": "The"}\n\nevent: done\ndata: {"text": "The"}\n\n',
             }
         },

@@ -10,7 +10,7 @@ from torch import Tensor
 from masquerade.errors import LayoutError, MasqueradeError
 from masquerade.layout import Kind, Layout, join, visible
 from masquerade.nn.heads import SENTENCE
-from masquerade.nn.spec import Spec
+from masquerade.nn.spec import DISTANCES, Spec
 
 if TYPE_CHECKING:
     from masquerade.nn.model import Model
@@ -38,12 +38,18 @@ def logits(
     spec = model.spec
     if not spec.outputs:
         raise MasqueradeError("This model has no head and so no logits; use hidden(layout) for its hidden states.")
+    if not input_ids.numel():
+        raise LayoutError(f"input_ids of shape {tuple(input_ids.shape)} hold no token; give at least one a row.")
     given: dict[str, Tensor] = {}
     if token_type_ids is not None and (spec.segments or spec.segment_relation):
         given["segment"] = token_type_ids
+    elif token_type_ids is not None and spec.mask == "causal":  # the reference's GPT-2 adds embeddings of tokens
+        raise LayoutError("This model has no token types; leave out token_type_ids.")
     if task_type_ids is not None:
         given["task"] = task_type_ids
     if position_ids is not None:
+        if set(DISTANCES) & set(spec.positions):  # the reference counts distances by place, whatever the positions
+            raise LayoutError("This model's attention depends on distances; give other positions in a Layout instead.")
         given["position"] = position_ids - spec.position_offset
     layout = padded_layout(spec, input_ids, attention_mask, **given)
     if perm_mask is not None:
