@@ -15,7 +15,8 @@ from masquerade import Cache, Layout, Spec, build
 from masquerade.layout import batch, pad
 from masquerade.masks import bidirectional, causal, masked_answer, pack, shared_passage, two_stream
 from masquerade.nn import disentangled, stack
-from masquerade.nn.disentangled import RowOfRuns, diagonals, rows_of_runs
+from masquerade.nn.disentangled import diagonals
+from masquerade.nn.runs import RowOfRuns, rows_of_runs
 
 SIZES = {"vocab": 30, "width": 16, "layers": 2, "heads": 2, "feedforward": 24, "max_distance": 12}
 SCHEMES = {
@@ -103,7 +104,7 @@ def test_diagonals_are_the_scores_of_each_distance() -> None:
     assert diagonals(scores[:1]).tolist() == scores[:1].tolist()
 
 
-def test_rows_of_runs_give_the_states_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_runs_give_the_states_and_gradients_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list[list[RowOfRuns]]()
     monkeypatch.setattr(stack, "rows_of_runs", lambda layout: found.append(rows_of_runs(layout)) or found[-1])
     monkeypatch.setattr(disentangled, "ROUND", 4)
@@ -121,16 +122,25 @@ def test_rows_of_runs_give_the_states_of_pairs(monkeypatch: pytest.MonkeyPatch) 
         for layout, rows in layouts:
             torch.manual_seed(0)
             between = {1: ("fork", {})} if layout.branch.any() else {}
-            model = build(replace(spec(scheme), between=between, longest=60)).eval()
-            with torch.enable_grad():
-                pairs = model.flow(layout)
+            model = build(replace(spec(scheme), between=between, longest=60)).double().eval()
             with torch.no_grad():
                 flow = model.flow(layout)
                 again = model.flow(layout)  # with the projections that were kept
-            real = pairs.layout.batched().real
-            assert_close(flow.states[real], pairs.states[real].detach())
-            assert_close(again.states[real], pairs.states[real].detach())
             assert len(found[-1]) == rows
+            real, learnt = flow.layout.batched().real, list[list[torch.Tensor]]()
+            for by_runs in (True, False):
+                with monkeypatch.context() as patch:
+                    if not by_runs:
+                        patch.setattr(stack, "rows_of_runs", lambda layout: [])
+                    pairs = model.flow(layout).states[real]
+                model.zero_grad()
+                pairs.sin().sum().backward()
+                learnt.append([weight.grad for weight in model.parameters() if weight.grad is not None])
+                assert_close(flow.states[real], pairs.detach())
+                assert_close(again.states[real], pairs.detach())
+            assert len(learnt[0]) == len(learnt[1]) > 10
+            for one, other in zip(*learnt, strict=True):
+                torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("change", ["table", "key", "train", "longer", "copy"])

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from masquerade.errors import LayoutError
-from masquerade.layout import Kind, Layout, additive, all_visible, visible
+from masquerade.layout import Kind
 from masquerade.nn.activations import ACTIVATIONS
 from masquerade.nn.between import Between, Flow, register
 from masquerade.nn.norms import norm
+from masquerade.nn.runs import RowOfRuns, attention_of_runs
 from masquerade.nn.spec import Spec
 
 if TYPE_CHECKING:
     from masquerade.nn.relations import View
 
-SHORTEST, MOST_RUNS = 32, 3  # rows of fewer tokens, or more runs, are computed together, pair by pair
 ROUND = 64  # projected tables grow by this many distances
 CONVOLVED = "convolved"  # the output of the convolution, between the layers before which it is made and added
 
@@ -66,41 +65,6 @@ class RelativeTable(nn.Module):
             wide = ((ratio * (middle - 1)).ceil() + middle).long() * ahead.sign()
             ahead = torch.where(ahead.abs() <= middle, ahead, wide)
         return (ahead + self.span).clamp(0, 2 * self.span - 1)
-
-
-class TokenRun(NamedTuple):
-    """Tokens at consecutive positions."""
-
-    begin: int  # the first token, and the one after the last
-    end: int
-    position: int  # of the first token
-
-
-@dataclass(frozen=True)
-class RowOfRuns:
-    """A row of a batch whose tokens are in a few runs, so that distances need no table of pairs."""
-
-    tokens: int  # without the padding behind them
-    runs: tuple[TokenRun, ...]
-    span: int  # the greatest distance, and 1
-    bias: Tensor | None  # (1, tokens, tokens), the attention mask; None where all tokens see each other
-
-
-def rows_of_runs(layout: Layout) -> list[RowOfRuns]:
-    """The rows of a layout (rows, n) as runs; none at all if a row has more than a few, or sees nothing somewhere, or
-    is short."""
-    rows = []
-    for row in (layout.row(index) for index in range(layout.rows)):
-        cuts = [0, *((row.position.diff() != 1).nonzero()[:, 0] + 1).tolist(), len(row)]
-        if len(row) < SHORTEST or len(cuts) > MOST_RUNS + 1:
-            return []
-        runs = tuple(TokenRun(begin, end, int(row.position[begin])) for begin, end in pairwise(cuts))
-        span = max(run.position + run.end - run.begin for run in runs) - min(run.position for run in runs)
-        seen = None if all_visible(row, row) else visible(row)
-        if seen is not None and not bool(seen.any(-1).all()):
-            return []
-        rows.append(RowOfRuns(len(row), runs, span, None if seen is None else additive(seen.unsqueeze(0))[0]))
-    return rows
 
 
 def diagonals(scores: Tensor) -> Tensor:
@@ -167,39 +131,30 @@ class Disentangled(nn.Module):
         content: tuple[nn.Linear, nn.Linear],
         scale: float,
     ) -> Tensor:
-        """Attention of rows of runs, without gradients: queries, keys and values (rows, heads, n, d) → the same shape,
-        0 at padding. Each row is computed alone: its scores then fit into the processor's cache, and nothing is
-        computed for padding. ``content`` are the projections of queries and keys."""
-        mixed = torch.zeros_like(value.transpose(1, 2)).transpose(1, 2)
-        span = max(row.span for row in rows)
-        query, projected = query * scale, self._tables(table, span, content, scale, query.dtype)
-        for index, row in enumerate(rows):
-            here = index, slice(None), slice(row.tokens)
-            q, k = query[here], key[here].contiguous()
-            scores = q @ k.transpose(-1, -2)
-            projected.add(scores, row, q, k)
-            if row.bias is not None:
-                scores += row.bias
-            mixed[here] = scores.softmax(-1) @ value[here]
-        return mixed
+        """Attention of rows of runs: queries, keys and values (rows, heads, n, d) → the same shape, 0 at padding.
+        ``content`` are the projections of queries and keys."""
+        tables = self._tables(table, max(row.span for row in rows), content, scale, query.dtype)
+        return attention_of_runs(query * scale, key, value, rows, tables)
 
     def _tables(
         self, table: RelativeTable, span: int, content: tuple[nn.Linear, nn.Linear], scale: float, dtype: torch.dtype
-    ) -> Projected:
-        """The projected vectors of all distances below ``span``, which are kept while no weight changes."""
+    ) -> dict[str, Tensor]:
+        """The projected vectors of at least all distances below ``span`` by the kind of scores, each (heads, d,
+        2 × longest − 1). Without gradients they are kept while no weight changes."""
         query, key = self.query or content[0], self.key or content[1]
         weights = [each for part in (table, query, key) for each in part.parameters()]
         kept, mark = self._projected, [(each, each.data_ptr(), _version(each)) for each in weights]
-        if kept is not None and kept.longest >= span and kept.dtype == dtype and kept.of(mark):
-            return kept
+        if not torch.is_grad_enabled() and kept is not None and kept.fits(span, dtype, mark):
+            return kept.tables
         longest = -(-span // ROUND) * ROUND
         vectors, tables = table.of_distances(longest), dict[str, Tensor]()
         if "c2p" in self.kinds:  # seen from the query: from the least distance to the greatest
             tables["c2p"] = self._split(key(vectors)).transpose(-1, -2).contiguous()
         if "p2c" in self.kinds:  # seen from the key: the other way round
             tables["p2c"] = self._split(query(vectors.flip(0)) * scale).transpose(-1, -2).contiguous()
-        self._projected = Projected(longest, dtype, tables, mark)
-        return self._projected
+        if not torch.is_grad_enabled():
+            self._projected = Projected(longest, dtype, tables, mark)
+        return tables
 
     def _split(self, x: Tensor) -> Tensor:
         """(positions, heads × d) → (heads, positions, d)"""
@@ -215,29 +170,10 @@ class Projected:
     tables: dict[str, Tensor]  # by the kind of scores
     mark: Sequence[tuple[Tensor, int, int]]  # the weights they were computed from: each one, where it is, its version
 
-    def of(self, mark: Sequence[tuple[Tensor, int, int]]) -> bool:
-        """Whether they were computed from these weights as they are now."""
+    def fits(self, span: int, dtype: torch.dtype, mark: Sequence[tuple[Tensor, int, int]]) -> bool:
+        """Whether they hold all distances below ``span``, and were computed from these weights as they are now."""
         same = (a is b and (i, j) == (m, n) for (a, i, j), (b, m, n) in zip(self.mark, mark, strict=True))
-        return len(mark) == len(self.mark) and all(same)
-
-    def add(self, scores: Tensor, row: RowOfRuns, query: Tensor, key: Tensor) -> None:
-        """Add the scores of relative positions of queries and keys (heads, n, d) to those of pairs, (heads, n, n). The
-        tokens of a run are scored against all distances that occur, and the scores of their pairs with another run are
-        read along diagonals, without an index."""
-        heads, least = len(scores), min(run.position for run in row.runs)
-        for kind, table in self.tables.items():
-            for own in row.runs:
-                size = own.end - own.begin
-                first, distances = self.longest - size - (own.position - least), row.span + size - 1
-                content = (query if kind == "c2p" else key)[:, own.begin : own.end]
-                by_distance = content @ table[:, :, first : first + distances]
-                for other in row.runs:
-                    shape, strides = (heads, size, other.end - other.begin), (size * distances, distances - 1, 1)
-                    found = by_distance.as_strided(shape, strides, other.position - least + size - 1)
-                    if kind == "c2p":
-                        scores[:, own.begin : own.end, other.begin : other.end] += found
-                    else:
-                        scores[:, other.begin : other.end, own.begin : own.end] += found.transpose(-1, -2)
+        return self.longest >= span and self.dtype == dtype and len(mark) == len(self.mark) and all(same)
 
 
 def _version(weight: Tensor) -> int:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from masquerade.nn.disentangled import Disentangled, RelativeTable, RowOfRuns, diagonals
+from masquerade.nn.disentangled import Disentangled, RelativeTable, diagonals
 from masquerade.nn.positions import Rotation, sinusoids
+from masquerade.nn.runs import RowOfRuns
 from masquerade.nn.spec import Spec
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class View:
     differs: Tensor | None = None  # bool (rows, q, k), whether the segments differ, if a scheme needs it
     rotation: Rotation | None = None  # of this pass's queries and keys, with rotary positions
     blocks: BlockMask | None = None  # the mask for FlexAttention, instead of bias and blind
-    runs: tuple[Sequence[RowOfRuns], RelativeTable] | None = None  # DeBERTa without gradients, instead of bias
+    runs: tuple[Sequence[RowOfRuns], RelativeTable] | None = None  # DeBERTa on a CPU, instead of bias
 
     @cached_property
     def extremes(self) -> tuple[int, int]:

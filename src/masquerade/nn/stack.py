@@ -14,11 +14,12 @@ from masquerade.layout import PADDING, Layout, additive, all_visible, mask_mod, 
 from masquerade.nn.attention import Attention, KeyValues, block_mask
 from masquerade.nn.between import Between, Flow, make_between
 from masquerade.nn.cache import Cache
-from masquerade.nn.disentangled import RelativeTable, rows_of_runs
+from masquerade.nn.disentangled import RelativeTable
 from masquerade.nn.feedforward import FeedForward
 from masquerade.nn.norms import norm
 from masquerade.nn.positions import Alibi, Buckets, Rotation
 from masquerade.nn.relations import TransformerXL, View
+from masquerade.nn.runs import rows_of_runs
 from masquerade.nn.spec import DISTANCES, Spec
 
 LONG = 2048  # keys from which a GPU runs FlexAttention, whose memory does not grow with queries × keys
@@ -99,7 +100,7 @@ class Stack(nn.Module):
         self.needs_distance = bool((set(DISTANCES) - {"rotary"}) & set(spec.positions))
         self.needs_segment = spec.segment_relation
         self.rotary_width = spec.head_width if "rotary" in spec.positions else None
-        self.attention_dropout = spec.attention_dropout
+        self.dropout, self.attention_dropout = spec.dropout, spec.attention_dropout
         self.norm = norm(spec) if spec.final_norm else None
         self.recompute = False  # gradient checkpointing: layers run again in the backward pass
         self.attention = "auto"  # the kernel: "sdpa", "flex", or "auto" for flex where it pays
@@ -214,9 +215,10 @@ class Stack(nn.Module):
         return View(bias, view.blind, distance, consecutive, relative, differs, rotation)
 
     def _by_rows(self, like: Tensor) -> bool:
-        """Whether relative positions may be scored row by row: on a CPU, without gradients or other scores of pairs."""
+        """Whether relative positions may be scored row by row: on a CPU, without dropout or other scores of pairs."""
         others = self.buckets is not None or self.alibi is not None or self.needs_segment
-        return not (others or self.rotary_width is not None or self.training or torch.is_grad_enabled() or like.is_cuda)
+        dropout = self.training and (self.dropout or self.attention_dropout)
+        return not (others or self.rotary_width is not None or dropout) and like.device.type == "cpu"
 
     def _runs_flex(self, queries: Layout, keys: Layout, like: Tensor) -> bool:
         """Whether attention runs through FlexAttention. It cannot where scores get a bias or weights a dropout, nor
