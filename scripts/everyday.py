@@ -12,8 +12,8 @@ The folders everyday-en and everyday-zh hold the documents, several in a file, w
     the next document
 
 Everything in them was made up, and written for this project by a language model, a third of the questions so that the
-document does not answer them. The folder wikipedia-zh has passages of the Chinese Wikipedia (CC BY-SA) with questions
-written in the same way. `scripts/reading_data.py` reads all three. To check one: python scripts/everyday.py FOLDER.
+document does not answer them. The folders wikipedia-en and wikipedia-zh have passages of Wikipedia (CC BY-SA) with
+questions written in the same way. `scripts/reading_data.py` reads all four. To check one: python scripts/everyday.py FOLDER.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 
 from masquerade import load, save
 from masquerade.cli import main as cli
+from masquerade.cli.reading import ask
 from masquerade.cli.show.ask import AskOptions, AskSession
 from masquerade.documents.document import Citation, Document, language
 from masquerade.documents.folders import read_documents
@@ -193,6 +195,11 @@ def test_a_reader_that_is_not_installed_is_missed_at_once(
     said = refused("ask", *words, monkeypatch=monkeypatch, capsys=capsys)
     assert "The Chinese reader is not part of this installation; get the folder models/reader-zh" in said
     assert "--model" in said
+
+
+def test_the_command_reads_as_many_windows_as_python_does() -> None:
+    asked = inspect.signature(ask).parameters["windows"].default
+    assert asked == AskOptions().windows == WINDOWS
 
 
 def test_asking_imports_only_what_it_needs(tiny: Path, home: Path) -> None:

@@ -84,10 +84,10 @@ def ask(
         int,
         typer.Option(
             min=0,
-            help="Of a long text, read only this many windows (of about 450 tokens) that share most words with the "
-            "question; 0 reads all.",
+            help="Of a text with more than twice as many windows (of 256 tokens), read only this many, those that "
+            "share most words with the question; 0 reads all.",
         ),
-    ] = 24,
+    ] = 16,  # as masquerade.reading.reader.WINDOWS, which is not imported here, because it imports torch
     threshold: Annotated[
         float | None,
         typer.Option(
