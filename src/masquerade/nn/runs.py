@@ -54,7 +54,7 @@ def rows_of_runs(layout: Layout) -> list[RowOfRuns]:
     return rows
 
 
-class Part(NamedTuple):
+class RunPairs(NamedTuple):
     """The pairs of the tokens of a run with those of a run, and where the scores of their distances are."""
 
     own: slice  # the tokens that are scored against distances
@@ -70,14 +70,14 @@ class Part(NamedTuple):
         return by_distance.as_strided((heads, *self.shape), (size * distances, *self.strides), self.offset)
 
 
-def parts_of(row: RowOfRuns, longest: int) -> Iterator[list[Part]]:
+def run_pairs(row: RowOfRuns, longest: int) -> Iterator[list[RunPairs]]:
     """For each run of a row its pairs with every run. Tables have the distances 1 − ``longest`` to ``longest`` − 1."""
     least = min(run.position for run in row.runs)
     for own in row.runs:
         size = own.end - own.begin
         first, distances = longest - size - (own.position - least), row.span + size - 1
         yield [
-            Part(
+            RunPairs(
                 slice(own.begin, own.end),
                 slice(other.begin, other.end),
                 slice(first, first + distances),
@@ -120,7 +120,7 @@ class _OfRuns(torch.autograd.Function):
                 here = index, slice(None), slice(row.tokens)
                 q, k = query[here], key[here].contiguous()
                 scores = q @ k.transpose(-1, -2)
-                for parts in parts_of(row, longest):
+                for parts in run_pairs(row, longest):
                     for kind, table in zip(kinds, tables, strict=True):
                         content = (q if kind == "c2p" else k)[:, parts[0].own]
                         by_distance = content @ table[:, :, parts[0].distances]
@@ -154,7 +154,7 @@ class _OfRuns(torch.autograd.Function):
                 means = (g * (weights @ v)).sum(-1, keepdim=True)  # of the weights' gradients, by the weights
                 of_scores = (g @ v.transpose(-1, -2)).sub_(means).mul_(weights)
                 of_q, of_k = of_scores @ k, of_scores.transpose(-1, -2) @ q
-                for parts in parts_of(row, longest):
+                for parts in run_pairs(row, longest):
                     own, distances = parts[0].own, parts[0].distances
                     for kind, table, of_table in zip(kinds, tables, of_tables, strict=True):
                         content, of_content = (q, of_q) if kind == "c2p" else (k, of_k)
@@ -169,7 +169,7 @@ class _OfRuns(torch.autograd.Function):
         return of_query, of_key, of_value, None, None, *found
 
 
-def _pairs(scores: Tensor, part: Part, kind: str) -> Tensor:
+def _pairs(scores: Tensor, part: RunPairs, kind: str) -> Tensor:
     """Those of all scores (heads, n, n) that are of the part's pairs, (heads, own, other): queries come first."""
     if kind == "c2p":
         return scores[:, part.own, part.other]
