@@ -6,8 +6,8 @@ TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's ca
 heads are chosen from a small grid, unless --parts gives them, and so is the rule of no answer, by the probability of
 the best answer or by that of none (--rule names one): the choice with the best sum of F1 over the questions with an
 answer and the share of the others that get none, where refusing costs at most --lose points of that F1. Scores are then
-mapped so that they are the shares of right answers. Encoded passages are kept in half precision if that changes no
-answer. Tokens that no text can have are left out.
+mapped so that they are the shares of right ones among the answers that are given. Encoded passages are kept in half
+precision if that changes no answer. Tokens that no text can have are left out.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class Tuned:
     answerable: list[bool]
 
     def at(self, cut: float, by_none: bool = False) -> tuple[float, float]:
-        """F1 over the questions that have an answer, and the share of the others that get none, in percent, if answers
-        need a score of ``cut``, or with ``by_none`` a score of no answer that is no higher."""
-        kept = [none <= cut for none in self.none] if by_none else [score >= cut for score in self.scores]
+        """F1 over the questions that have an answer, and the share of the others that get none, in percent."""
+        kept = self.answered(cut, by_none)
         having = sum(self.answerable)
         f1 = sum(value for value, answered in zip(self.f1, kept, strict=True) if answered) / having
         refused = sum(not answered and not real for answered, real in zip(kept, self.answerable, strict=True))
@@ -72,10 +71,18 @@ class Tuned:
             key=lambda each: self.at(each[1], each[0])[1],
         )
 
-    def maps(self) -> dict[str, tuple[float, float]]:
-        """Maps of scores to the shares of right answers, and of rightly given no answers."""
-        lacking = [not each for each in self.answerable]
-        return {"answer": fit_map(self.scores, self.exact), "none": fit_map(self.none, lacking)}
+    def answered(self, cut: float, by_none: bool = False) -> list[bool]:
+        """Which questions get an answer, if answers need a score of ``cut``, or with ``by_none`` a score of no answer
+        that is no higher."""
+        return [none <= cut for none in self.none] if by_none else [score >= cut for score in self.scores]
+
+    def maps(self, cut: float, by_none: bool) -> dict[str, tuple[float, float]]:
+        """Maps of scores to the shares of right ones among the answers that are given, and of no answer to the share of
+        questions without one."""
+        given = self.answered(cut, by_none)
+        scores = [each for each, kept in zip(self.scores, given, strict=True) if kept]
+        exact = [each for each, kept in zip(self.exact, given, strict=True) if kept]
+        return {"answer": fit_map(scores, exact), "none": fit_map(self.none, [not each for each in self.answerable])}
 
 
 def tuned(reader: Reader, records: list[QuestionRecord], metric: str) -> Tuned:
@@ -146,7 +153,7 @@ def main() -> None:
         print(f"{parts}: no answer {rule}, then F1 {f1:.1f} of {len(having)} with an answer,", end=" ")
         print(f"and none for {right:.1f} % of {len(lacking)} without", flush=True)
         if f1 + right > best:
-            maps = found.maps()
+            maps = found.maps(cut, by_none)
             least = round(calibrated(cut, maps["none" if by_none else "answer"]), 4)
             limits = {"threshold": 0.0, "refuse": least} if by_none else {"threshold": least, "refuse": 1.0}
             best, chosen = f1 + right, replace(reader.settings, calibration=maps, **limits)
