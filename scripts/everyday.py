@@ -13,7 +13,8 @@ The folders everyday-en and everyday-zh hold the documents, several in a file, w
 
 Everything in them was made up, and written for this project by a language model, a third of the questions so that the
 document does not answer them. The folders wikipedia-en and wikipedia-zh have passages of Wikipedia (CC BY-SA) with
-questions written in the same way. `scripts/reading_data.py` reads all four. To check one: python scripts/everyday.py FOLDER.
+questions written in the same way. `scripts/reading_data.py` reads all four. To check one:
+python scripts/everyday.py FOLDER.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python scripts/reading_data.py READING OUT
 
 READING is a folder with the sets named in ENGLISH and CHINESE below; one that is absent is left out with a notice. The
-documents of the folders everyday-en, everyday-zh, wikipedia-en and wikipedia-zh lie beside this script (scripts/everyday.py).
+documents of the folders everyday-… and wikipedia-… lie beside this script (scripts/everyday.py).
 Writes a question a line: OUT/en-train.jsonl to train on, OUT/en-tune.jsonl to choose settings on, and test parts that
 nothing is chosen on: OUT/en-test-wiki.jsonl, en-test-amazon.jsonl and en-test-reddit.jsonl (questions with an answer),
 en-test-squad2.jsonl (half of them human-written questions about the passage without an answer in it) and
