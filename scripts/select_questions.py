@@ -5,9 +5,10 @@
 DATA is what scripts/reading_data.py wrote, with the made questions of scripts/unanswerable.py as DATA/en-made.jsonl
 (--count 12000) and DATA/zh-made.jsonl (--count 4000; 8000 for the second part), and those of
 scripts/structured_questions.py as DATA/en-structured.jsonl (--count 3000) and DATA/zh-structured.jsonl (--language zh
---count 2000). Writes DATA/en-selected.jsonl for the full mask and DATA/en-second.jsonl to go on with there, with
-everyday documents; DATA/en-shared.jsonl for the shared passage; DATA/zh-first.jsonl, DATA/zh-second.jsonl to go on with
-there, and DATA/zh-third.jsonl with everyday documents. Long passages are left out, because they cost the most.
+--count 2000). Writes DATA/en-selected.jsonl for the full mask, DATA/en-second.jsonl to go on with there, with everyday
+documents, and DATA/en-third.jsonl to go on once more; DATA/en-shared.jsonl for the shared passage; DATA/zh-first.jsonl,
+DATA/zh-second.jsonl to go on with there, DATA/zh-third.jsonl with everyday documents, and DATA/zh-fourth.jsonl to go on
+once more. Long passages are left out, because they cost the most.
 """
 
 from __future__ import annotations
@@ -155,12 +156,14 @@ def english_selected(records: Sequence[QuestionRecord], made: Questions, structu
     return [in_any_case(record, rng) for record in found]
 
 
-def with_written(records: Questions, selected: Questions, counts: Mapping[str, int], rng: random.Random) -> Questions:
-    """The questions that were written for these readers one and a half times, and some of the selected ones of each
-    source."""
+def with_written(
+    records: Questions, selected: Questions, counts: Mapping[str, int], rng: random.Random, again: float = 0.5
+) -> Questions:
+    """The questions that were written for these readers, a share of them ``again``, and some of the selected ones of
+    each source."""
     sources = by_source(selected)
     found = [record for record in records if record.id.startswith(WRITTEN)]
-    found += [replace(record, id=f"again/{record.id}") for record in rng.sample(found, len(found) // 2)]
+    found += [replace(record, id=f"again/{record.id}") for record in rng.sample(found, int(len(found) * again))]
     for name, count in counts.items():
         found += rng.sample(sources[name], min(count, len(sources[name])))
     rng.shuffle(found)
@@ -173,6 +176,18 @@ def english_second(records: Questions, selected: Questions) -> Questions:
     rng = random.Random(18)
     found = with_written(records, selected, SECOND, rng)
     return [in_any_case(record, rng) if record.id.startswith((*WRITTEN, "again")) else record for record in found]
+
+
+def once_more(records: Questions, selected: Questions, counts: Mapping[str, int], rng: random.Random) -> Questions:
+    """The questions to go on with once more, when more had been written: those once, and half as many of the others."""
+    return with_written(records, selected, {name: count // 2 for name, count in counts.items()}, rng, again=0)
+
+
+def english_third(records: Questions, selected: Questions) -> Questions:
+    """The last questions of the English reader."""
+    rng = random.Random(20)
+    found = once_more(records, selected, SECOND, rng)
+    return [in_any_case(record, rng) if record.id.startswith(WRITTEN) else record for record in found]
 
 
 def english_shared(records: Sequence[QuestionRecord], made: Questions, structured: Questions) -> Questions:
@@ -198,6 +213,7 @@ def english(data: Path) -> None:
     selected = english_selected(*parts)
     write(selected, data / "en-selected.jsonl")
     write(english_second(parts[0], selected), data / "en-second.jsonl")
+    write(english_third(parts[0], selected), data / "en-third.jsonl")
     write(english_shared(*parts), data / "en-shared.jsonl")
 
 
@@ -219,6 +235,7 @@ def chinese(data: Path) -> None:
     every += read_questions(str(data / "zh-structured.jsonl"))
     write([each for each in every if not each.id.startswith(WRITTEN)], data / "zh-second.jsonl")
     write(with_written(records, every, THIRD, random.Random(19)), data / "zh-third.jsonl")
+    write(once_more(records, every, THIRD, random.Random(21)), data / "zh-fourth.jsonl")
 
 
 def write(records: Questions, path: Path) -> None:
