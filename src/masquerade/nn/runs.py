@@ -16,7 +16,7 @@ from torch import Tensor
 
 from masquerade.layout import Layout, additive, all_visible, visible
 
-SHORTEST, MOST_RUNS = 32, 3  # rows of fewer tokens, or more runs, are computed together, pair by pair
+SHORTEST, MOST_RUNS = 16, 8  # rows of fewer tokens, or more runs, are computed together, pair by pair
 
 
 class TokenRun(NamedTuple):
