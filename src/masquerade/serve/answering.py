@@ -13,7 +13,7 @@ from masquerade.memory.retrieval.search import CitedAnswer, Filters, Found
 from masquerade.reading.answers import Answer
 from masquerade.reading.reader import WINDOWS, Reader
 from masquerade.reading.traced import ReadPart, parts_read
-from masquerade.serve.beside import Beside, in_similar_lengths
+from masquerade.serve.batch_threads import BatchThreads, in_similar_lengths
 from masquerade.serve.metrics import Metrics
 
 
@@ -47,11 +47,11 @@ class ReaderGroup:
     threshold: float | None
     reader: Reader = field(compare=False)
     metrics: Metrics = field(compare=False)
-    beside: Beside = field(compare=False)
+    threads: BatchThreads = field(compare=False)
 
     def run(self, payloads: Sequence[Asked]) -> list[Answered]:
         """The answers, computed in several threads if there are enough questions; those on one text in the same."""
-        return self.beside.run(self._part, payloads, _characters, _passages)
+        return self.threads.run(self._part, payloads, _characters, _passages)
 
     def _part(self, payloads: Sequence[Asked]) -> list[Answered]:
         return in_similar_lengths(self._together, payloads, _characters)

@@ -25,7 +25,7 @@ from masquerade.reading.lexical import WindowIndex
 from masquerade.reading.reader import RECENT, Reader
 from masquerade.reading.shipped import LANGUAGES, shipped
 from masquerade.serve.answering import common_folder
-from masquerade.serve.beside import Beside
+from masquerade.serve.batch_threads import BatchThreads
 from masquerade.serve.counting import TokenCounter
 from masquerade.serve.failures import ServiceError
 from masquerade.serve.heap import give_back
@@ -97,7 +97,7 @@ class ServedModels:
         self.sources = sources
         for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):  # PyTorch's, and that of its library
             os.environ.setdefault(cache, str(KERNELS))
-        self.beside = Beside()
+        self.threads = BatchThreads()
         self.readers = dict(self._readers(sources, limits))
         self.fillers = {name: _with_tokenizer(load(path), name) for name, path in sources.fillers.items()}
         self.generators = {name: _with_tokenizer(load(path), name) for name, path in sources.generators.items()}
@@ -176,7 +176,7 @@ class ServedModels:
 
     def close(self) -> None:
         """Close files, end threads, and delete the copies of knowledge bases."""
-        self.beside.close()
+        self.threads.close()
         for base in self.collections.values():
             base.close()
         for facts in self.facts.values():

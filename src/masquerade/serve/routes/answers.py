@@ -121,7 +121,7 @@ async def _answers(
     groups = {
         name: ReaderGroup(
             name, options.decoder, options.vote, options.n_best, options.threshold, service.models.readers[name],
-            service.metrics, service.models.beside,
+            service.metrics, service.models.threads,
         )
         for name in chosen
     }  # fmt: skip

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from masquerade.errors import MasqueradeError
 from masquerade.memory.retrieval.encoder import Encoder
 from masquerade.nn.model import Model
-from masquerade.serve.beside import in_similar_lengths
+from masquerade.serve.batch_threads import in_similar_lengths
 from masquerade.serve.failures import ServiceError, documented, too_many
 from masquerade.serve.models import named
 from masquerade.serve.replies import EmbedReply, FillReply, WriteReply

@@ -11,20 +11,20 @@ import pytest
 import torch
 from serve_cases import CHINESE, PASSAGE, client, sources
 
-from masquerade.serve.beside import Beside, in_similar_lengths
+from masquerade.serve.batch_threads import BatchThreads, in_similar_lengths
 
 
 @pytest.fixture
-def two() -> Iterator[Beside]:
+def two() -> Iterator[BatchThreads]:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    made = Beside()
+    made = BatchThreads()
     yield made
     made.close()
     torch.set_num_threads(before)
 
 
-def test_parts_run_beside_each_other_in_one_thread_each_and_keep_the_order(two: Beside) -> None:
+def test_parts_run_beside_each_other_in_one_thread_each_and_keep_the_order(two: BatchThreads) -> None:
     both, seen = threading.Barrier(2, timeout=30), list[tuple[list[str], int]]()
 
     def work(items: Sequence[str]) -> list[str]:
@@ -40,7 +40,7 @@ def test_parts_run_beside_each_other_in_one_thread_each_and_keep_the_order(two: 
         assert later.submit(torch.get_num_threads).result() == 2
 
 
-def test_few_texts_run_at_once_with_all_threads(two: Beside) -> None:
+def test_few_texts_run_at_once_with_all_threads(two: BatchThreads) -> None:
     here = list[tuple[int, int]]()
 
     def work(items: Sequence[str]) -> list[str]:
@@ -51,7 +51,7 @@ def test_few_texts_run_at_once_with_all_threads(two: Beside) -> None:
     assert here == [(threading.get_ident(), 2)]
 
 
-def test_an_error_comes_after_all_parts_have_ended(two: Beside) -> None:
+def test_an_error_comes_after_all_parts_have_ended(two: BatchThreads) -> None:
     ended = threading.Event()
 
     def work(items: Sequence[str]) -> list[str]:
@@ -81,12 +81,12 @@ def test_what_is_alike_is_computed_together_with_little_padding() -> None:
         assert len(some) * max(some) - sum(some) <= 0.25 * len(some) * max(some)
 
 
-def test_answers_of_a_divided_batch_are_those_of_each_question_alone(two: Beside, tmp_path: Path) -> None:
+def test_answers_of_a_divided_batch_are_those_of_each_question_alone(two: BatchThreads, tmp_path: Path) -> None:
     texts = [PASSAGE, CHINESE, "a dog walks by the sea .", PASSAGE, "the mat is red ."]
     items = [{"question": f"who {word} ?", "passages": [text]} for word, text in zip("abcde", texts, strict=True)]
     with client(sources(tmp_path)) as service:
         alone = [service.post("/v1/answer", json=item).json() for item in items]
         together = service.post("/v1/answer/batch", json={"items": items}).json()["answers"]
-        assert service.app.state.service.models.beside.count == 2  # type: ignore[attr-defined]
+        assert service.app.state.service.models.threads.count == 2  # type: ignore[attr-defined]
     for one, other in zip(alone, together, strict=True):
         assert one["answer"] == other["answer"] and one["score"] == pytest.approx(other["score"], abs=1e-5)

@@ -1,4 +1,4 @@
-"""How a batch is computed: in parts beside each other, each in one processor thread; in a part, like with like.
+"""How a batch is divided over processor threads, and how a part of it is grouped by length.
 
 A question alone is computed by all threads together, which wait for each other at every step. Of several questions each
 thread takes some, and none waits until the end: on two cores that answers more of them in the same time.
@@ -41,7 +41,7 @@ def in_similar_lengths(
     return [found[index] for index in range(len(items))]
 
 
-class Beside:
+class BatchThreads:
     """As many threads as PyTorch has in the thread that makes it. Used and closed in that thread."""
 
     def __init__(self) -> None:
