@@ -7,8 +7,10 @@ DATA has facts/trex/*.jsonl, facts/relations.json and entities/fewrel-sentences.
 knowledge base has the facts of all subjects; then those of the test subjects are taken out, and then each gets another
 object of the same relation. Test sentences say nothing about names: names are the labels of all entities, and what
 entities are called in training sentences, as often as they are. An entity's description is the relations that it is an
-object of in training. KEY=VALUE changes the recipe of all runs. Prints Markdown, and writes OUT/results.json, where
-each finished run is kept: it is not done again, so that the script may be stopped at any time and started again.
+object of in training. KnowBERT is trained on the sentences of one half of the training subjects, with names counted in
+those of the other half: a prior that counts the mention itself is nearly always right. KEY=VALUE changes the recipe of
+all runs. Prints Markdown, and writes OUT/results.json, where each finished run is kept: it is not done again, so that
+the script may be stopped at any time and started again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -99,7 +101,7 @@ def main() -> None:
 
 def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> None:
     """The knowledge base, and linked texts for training and test, split by subject."""
-    if (out / "kb").is_dir() and (out / "test.jsonl").is_file():
+    if (out / "kb-half").is_dir() and (out / "test.jsonl").is_file():
         return
     sources = sorted((data / "facts" / "trex").glob("*.jsonl"))
     kept = out / "sources"
@@ -109,9 +111,10 @@ def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> No
     fewrel = list(read_records(str(data / "entities" / "fewrel-sentences.jsonl")))[: sentences or None]
     write(kept / "fewrel.jsonl", [with_surfaces(record) for record in fewrel])
     files = [str(data / "facts" / "relations.json"), *(str(kept / path.name) for path in sources)]
-    shutil.rmtree(out / "kb", ignore_errors=True)
-    gathered = known_from_training([*files, str(kept / "fewrel.jsonl")])
-    create(gathered, out / "kb", TextVectors.load(start), start).close()
+    for name, counted in (("kb", in_training), ("kb-half", is_counted)):
+        if not (out / name).is_dir():
+            gathered = known_from([*files, str(kept / "fewrel.jsonl")], counted)
+            create(gathered, out / name, TextVectors.load(start), start).close()
     parts: dict[str, list[LinkedRecord]] = {"train": [], "links": [], "test": []}
     for path in sources:
         for record in read_linked(str(kept / path.name)):
@@ -122,13 +125,13 @@ def prepare(data: Path, out: Path, facts: int, sentences: int, start: str) -> No
         write(out / f"{name}.jsonl", [plain(record) for record in records])
 
 
-def known_from_training(files: Sequence[str]) -> Gathered:
-    """All entities and facts of some files, with names and descriptions as training records have them."""
+def known_from(files: Sequence[str], counted: Callable[[str], bool]) -> Gathered:
+    """All entities and facts of some files, with names and descriptions as records of counted subjects have them."""
     whole, training, uses = Gathered.of(files), Gathered(), defaultdict[str, Counter[str]](Counter)
     for path in files:
         for record in read_records(path):
             subject = record["sub_uri"] if "sub_uri" in record else record.get("subject", {}).get("id", "")
-            if not subject or not held_out(subject):
+            if not subject or counted(subject):
                 training.add(record)
     for _, relation, thing in training.facts:
         uses[thing][training.relations[relation]] += 1
@@ -146,6 +149,16 @@ def drawn(records: Sequence[LinkedRecord], count: int, seed: int = 3) -> list[Li
 def held_out(subject: str) -> bool:
     """Whether a subject is one of the test subjects: 2 of 10, by its key alone."""
     return bool(rng_for(*subject.encode()).random() < 0.2)
+
+
+def in_training(subject: str) -> bool:
+    """Whether a subject is one of the training subjects."""
+    return not held_out(subject)
+
+
+def is_counted(subject: str) -> bool:
+    """Whether a subject is in the half of the training subjects whose names are counted for KnowBERT's training."""
+    return in_training(subject) and bool(rng_for(0, *subject.encode()).random() < 0.5)
 
 
 def with_surfaces(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,18 +192,20 @@ def majority(train: Sequence[LinkedRecord], test: Sequence[LinkedRecord]) -> flo
 def train(options: argparse.Namespace, kind: str, seed: int, run: Path) -> None:
     """One run by the recipe, over ``--texts`` texts; a run that was stopped goes on."""
     out, name = options.out, "facts" if kind == UNTRAINED else kind
-    settings = [f"kind='{name}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / 'kb'}'",
+    linked, base = read_linked(str(out / "train.jsonl")), "kb-half" if kind == "knowbert" else "kb"
+    settings = [f"kind='{name}'", f"seed={seed}", f"start='{options.start}'", f"memory='{out / base}'",
                 f"out='{run}'", f"train=['{run}.jsonl']", "held_out=[]", "epochs=1", "save_every=40"]  # fmt: skip
     recipe = read_recipe(RECIPE, EntityTraining, [*settings, *options.changes])
     linker = options.texts // 3 if kind == "knowbert" else 0
-    if linker:  # the memory first, with the encoder as it is, on texts with linked names; then both
+    if linker:  # the memory first, with the encoder as it is, on linked names, ambiguous ones before others; then both
+        linked, memory = [each for each in linked if not is_counted(each.mentions[0].key)], FactMemory(out / base)
         first = replace(recipe, out=f"{run}-linker", train=(f"{run}-linker.jsonl",), frozen=True, rate=LINKER_RATE)
-        some = [record for record in read_linked(str(out / "train.jsonl")) if not record.answer]
-        write(Path(first.train[0]), [plain(record) for record in drawn(some, linker, seed)])
+        some = drawn([each for each in linked if not each.answer], 0, seed)
+        some = sorted(some, key=lambda record: not is_ambiguous(record, memory))[:linker]
+        write(Path(first.train[0]), [plain(record) for record in some])
         Run(TrainEntities(first), resume=True).train()
         recipe = replace(recipe, start=first.out)
-    texts = drawn(read_linked(str(out / "train.jsonl")), options.texts - linker, seed)
-    write(Path(recipe.train[0]), [plain(record) for record in texts])
+    write(Path(recipe.train[0]), [plain(record) for record in drawn(linked, options.texts - linker, seed)])
     if kind == UNTRAINED:
         save(TrainEntities(recipe).begin()[""], run)
     else:

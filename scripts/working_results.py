@@ -24,13 +24,12 @@ import numpy as np
 from masquerade import load
 from masquerade.data.records import read_records
 from masquerade.data.rng import rng_for
-from masquerade.files import write_text
 from masquerade.memory.working.judge import Judge, new_judge
 from masquerade.memory.working.selection import ShortText, WorkingMemory, short_text
 from masquerade.memory.working.training import MemoryTraining, TrainMemory
 from masquerade.progress import progress_bar
 from masquerade.reading.reader import WINDOWS, Reader
-from masquerade.reading.records import QuestionRecord, read_questions
+from masquerade.reading.records import QuestionRecord, read_questions, write_questions
 from masquerade.reading.scores import METRICS
 from masquerade.training.loop import Run
 
@@ -55,8 +54,9 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path())
     parser.add_argument("--reader", default="models/reader-en")
     parser.add_argument("--start", default="", help="the encoder of the judge; the reader's if empty")
-    parser.add_argument("--layers", type=int, default=6, help="layers of the judge")
+    parser.add_argument("--layers", type=int, default=0, help="layers of the judge; 0: all of its encoder")
     parser.add_argument("--judge-questions", type=int, default=400)
+    parser.add_argument("--most", type=int, default=128, help="blocks that are judged: the best by BM25")
     parser.add_argument("--stages", default="judge,read,table")
     parser.add_argument("--sets", default="amazon,wiki")
     parser.add_argument("--lengths", default="2000,8000,32000")
@@ -88,17 +88,6 @@ def joined(records: Sequence[QuestionRecord], pool: Sequence[str], tokens: int, 
     return found
 
 
-def write_records(records: Sequence[QuestionRecord], path: Path) -> None:
-    """Questions as flat records."""
-    lines = []
-    for record in records:
-        golds = record.spans[0]
-        answers = {"text": [gold.text for gold in golds], "answer_start": [gold.start for gold in golds]}
-        row = {"id": record.id, "question": record.question, "context": record.passages[0], "answers": answers}
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    write_text(path, "".join(lines))
-
-
 def sample(path: Path, count: int, seed: int = 1) -> tuple[list[QuestionRecord], list[str]]:
     """Random questions of a file, and all its passages."""
     records = [each for each in read_questions(str(path)) if any(each.spans)]
@@ -107,7 +96,7 @@ def sample(path: Path, count: int, seed: int = 1) -> tuple[list[QuestionRecord],
 
 
 def train_judge(options: argparse.Namespace) -> None:
-    """A judge from some layers of the reader, on joined training passages of Amazon's reviews and of articles."""
+    """A judge from the layers of the reader, on joined training passages of Amazon's reviews and of articles."""
     train = options.out / "judge-train.jsonl"
     if not train.is_file():
         records = [each for each in read_questions(str(options.reading / "en-train.jsonl")) if any(each.spans)]
@@ -120,11 +109,11 @@ def train_judge(options: argparse.Namespace) -> None:
             order = rng_for(1, len(some)).permutation(len(some))[: options.judge_questions // 2]
             pool = list(dict.fromkeys(each.passages[0] for each in some))
             long += joined([some[int(index)] for index in order], pool, 1500, seed=2)
-        write_records(long, train)
+        write_questions(long, train)
     recipe = MemoryTraining(
         train=(str(train),), out=str(options.out / "judge"), start=options.start or options.reader,
-        layers=options.layers, reasoner=options.reader, task="read", relevance="given", fixed=True, epochs=1, batch=8,
-        rate=2e-4, warmup=0.1, micro=4, save_every=10, log_every=5,
+        layers=options.layers, reasoner=options.reader, task="read", relevance="given", fixed=True, epochs=1, batch=4,
+        rate=1e-4, warmup=0.1, micro=4, save_every=20, log_every=10,
     )  # fmt: skip
     Run(TrainMemory(recipe), resume=True).train()
 
@@ -133,7 +122,7 @@ def read_long(options: argparse.Namespace) -> None:
     """Answer the questions on joined test passages in all ways."""
     reader = Reader.load(options.reader)
     judge = Judge.load(options.out / "judge") if "cogltx" in options.ways else Judge(new_judge(reader.model, 512, 1))
-    memory = WorkingMemory(judge)  # for blocks by BM25, a judge's tokenizer is all that is used
+    memory = WorkingMemory(judge, most=options.most)  # for blocks by BM25, a judge's tokenizer is all that is used
     for name in options.sets.split(","):
         records, pool = sample(options.reading / f"en-test-{name}.jsonl", options.questions)
         for tokens in (0, *map(int, options.lengths.split(","))):
@@ -269,7 +258,7 @@ def select_from_ten_megabytes(options: argparse.Namespace) -> None:
     folder, begun = options.out / "judge", time.process_time()
     judge = Judge.load(folder) if folder.is_dir() else Judge(new_judge(load(options.reader), 512, options.layers))
     before, question = peak_memory(), "Who was the first person to climb the mountain?"
-    short = WorkingMemory(judge).select(question, "\n".join(articles)[:10_000_000], 440)
+    short = WorkingMemory(judge, most=options.most).select(question, "\n".join(articles)[:10_000_000], 440)
     print(f"{short.total} blocks, {short.judged} judged, {len(short.blocks)} kept; {time.process_time() - begun:.0f} s")
     print(f"of CPU, peak memory {peak_memory()} MB, {before} MB before")
 

@@ -217,6 +217,15 @@ def test_knowbert_begins_by_leaving_the_states_as_they_are() -> None:
 
 
 @torch.no_grad()
+def test_a_new_linker_scores_candidates_by_product_and_prior() -> None:
+    model = with_memory(Model(Spec(**{**PLAIN, "init_std": 0.02}, family="bert")), {1: ("knowbert", KINDS["knowbert"])})
+    (part,) = parts(model)
+    both = torch.tensor([[[2.0, 0.5], [-1.0, 0.5], [2.0, 0.1], [0.0, 0.0]]])  # products and priors
+    scores = part.score(both).squeeze(-1)  # type: ignore[union-attr]
+    torch.testing.assert_close(scores, torch.tensor([[3.0, 0.0, 2.2, 0.0]]), atol=0.1, rtol=0)
+
+
+@torch.no_grad()
 def test_overlapping_mentions_with_one_beginning_both_count() -> None:
     model = network("entities")
     layout = bidirectional(TEXTS[2])

@@ -26,6 +26,7 @@ from masquerade.nn.spec import Spec
 from masquerade.nn.stack import Layer
 
 UNSCORED = -10000.0  # the score of a candidate that is padding
+PRIOR = 2.0  # the weight of the prior in a score, beside the product, as a linker begins
 EPSILON = 1e-5  # of the norms outside of the two Transformer blocks
 
 
@@ -91,11 +92,15 @@ class KnowledgeAttention(Between):
     @torch.no_grad()
     def begin(self) -> None:
         """Begin with spans where vectors of the same encoder are, or else with ``down`` as a rotation: the inverse of a
-        random map is huge in some directions, and drowns the states."""
+        random map is huge in some directions, and drowns the states. The score of a candidate begins as the product and
+        PRIOR times the prior: from small random weights, a linker learns the prior alone first."""
         if self.down.in_features == self.down.out_features:
             nn.init.eye_(self.down.weight)
         else:
             nn.init.orthogonal_(self.down.weight)
+        first, last = (layer.weight for layer in self.score if isinstance(layer, nn.Linear))
+        first[:3] = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+        last[0, :3] = torch.tensor([1.0, -1.0, PRIOR])
         self.invert()
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from masquerade import kernels
 from masquerade.checkpoints.folders import load, locate
 from masquerade.errors import MasqueradeError
 from masquerade.labelling.predict import predict
@@ -54,8 +55,12 @@ class Judge:
     def __call__(self, windows: Sequence[Sequence[Ids]]) -> list[Tensor]:
         """The probability of each token of each window to be relevant, (n,) each."""
         layouts = [window_layout(self.model, blocks) for blocks in windows]
+        together = max(1, kernels.batch_tokens(self.model.device) // self.window)  # windows
         with progress_bar("windows judged", len(layouts), shown=self.progress and len(layouts) >= LONG) as done:
-            return [torch.sigmoid(scores[:, 0]) for scores in predict(self.model, layouts, HEAD, done)]
+            scores = list[Tensor]()
+            for start in range(0, len(layouts), together):
+                scores += predict(self.model, layouts[start : start + together], HEAD, done)
+        return [torch.sigmoid(each[:, 0]) for each in scores]
 
 
 def window_layout(model: Model, blocks: Sequence[Ids]) -> Layout:

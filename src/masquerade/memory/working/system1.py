@@ -21,7 +21,7 @@ from masquerade.memory.working.pointers import POINTERS, Pointed, TokenSpan, poi
 from masquerade.nn.model import Model
 
 HEAD = "tag"  # one score a token and label; the labels are POINTERS
-ROW, ROWS = 512, 4  # tokens of a packed row, and rows that go through the network at once
+ROW, ROWS = 256, 4  # tokens of a packed row, and rows that go through the network at once: more leave its cache
 SETTINGS = "hops"  # the key of a model's configuration
 
 
