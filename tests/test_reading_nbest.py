@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import pytest
@@ -50,6 +51,16 @@ def test_spans_are_whole_words_apart_and_the_best_comes_first(seed: int, count: 
 )  # fmt: skip
 def test_where_words_can_be_cut(text: str, inside: bool) -> None:
     assert inside_word(text.replace("|", ""), text.index("|")) == inside
+
+
+@pytest.mark.parametrize("gap", ["    ", "\t", " | ", "\u3000\u3000"])
+def test_an_answer_stays_in_its_cell(gap: str) -> None:
+    text = f"2023{gap}2022\ncats{gap}walking  on the"
+    places = [(found.start(), found.end()) for found in re.finditer(r"[^\s|]+", text)]
+    scores = torch.zeros(len(places), 3).double()
+    scores[0, 1], scores[2, 1], scores[3, 2] = 9.0, 8.0, 7.0  # over a gap, over a gap, and inside a cell
+    found = best_spans(scores, text, places, 3)
+    assert (found[0].start, found[0].length) == (3, 3) and all(each.length == 1 for each in found[1:])
 
 
 def test_answers_that_repeat_the_question_are_known() -> None:

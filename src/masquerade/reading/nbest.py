@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ SPARE = 2  # spans of a window beside those that were asked for: some overlap be
 _WORDS = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
 _DIVIDED = re.compile(r"[-\u2010\u00ad][ \t]*(?:\r\n|\r|\n)[ \t]*(?=[^\W\d_])")  # what divides a word at a line end
 _DIVIDED_BEFORE = re.compile(r"[^\W\d_][-\u2010\u00ad][ \t]*(?:\r\n|\r|\n)[ \t]*\Z")
+_CELLS = re.compile(r"[ \u00a0]{3,}|\u3000{2,}|\t| \| ")  # what is between the cells of a row
 _NEAR = 40  # characters before an offset that are searched for a divided word
 _ARTICLES = frozenset(("a", "an", "the"))
 _CHOICE = re.compile(r"\b(?:or|either)\b|还是|還是|或", re.IGNORECASE)  # such a question names its answers
@@ -34,7 +36,7 @@ def best_spans(
     scores: Tensor, text: str, places: Sequence[tuple[int, int]], count: int, question: str = ""
 ) -> list[ScoredSpan]:
     """Up to ``count`` spans of whole words with different words, no two of which overlap, the best first; none repeats
-    the question, unless there is no other.
+    the question, unless there is no other, and none goes beyond a cell of a table.
 
     ``scores`` (n, longest) are those of spans by start and length − 1, and ``places`` the characters of the n tokens in
     the text. Where no span has whole words, as in a word of more tokens than an answer may have, any span may be one.
@@ -46,7 +48,9 @@ def best_spans(
     first = torch.tensor([not inside_word(text, begin) for begin in begins])
     last = torch.tensor([not inside_word(text, end) for end in ends])
     index = (torch.arange(n).unsqueeze(-1) + torch.arange(longest)).clamp(max=n - 1)  # of the last token, (n, longest)
-    left = scores.masked_fill(~(first.unsqueeze(-1) & last[index]), -torch.inf)
+    cells = torch.tensor(_cells(text, begins))
+    whole = first.unsqueeze(-1) & last[index] & (cells.unsqueeze(-1) == cells[index])
+    left = scores.masked_fill(~whole, -torch.inf)
     begin_at, end_at = torch.tensor(begins).unsqueeze(-1), torch.tensor(ends)[index]  # characters: tokens may share one
     if left.max() == -torch.inf:
         left = scores.clone()
@@ -68,6 +72,15 @@ def best_spans(
         found.append(ScoredSpan(start, length, float(score)))
         left.masked_fill_((begin_at < end) & (end_at > begin), -torch.inf)
     return found or repeated[:1]
+
+
+def _cells(text: str, begins: Sequence[int]) -> list[int]:
+    """The number of the table cell that each character is in; in a text without columns all are in the same."""
+    if not begins:
+        return []
+    least, greatest = min(begins), max(begins)
+    gaps = [gap.end() for gap in _CELLS.finditer(text, least, greatest)]
+    return [bisect_right(gaps, begin) for begin in begins]
 
 
 def inside_word(text: str, offset: int) -> bool:
