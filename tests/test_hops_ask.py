@@ -105,9 +105,9 @@ Spans = Mapping[str, tuple[Sequence[str], str]]  # title → hops and an answer
 class Script(System1):
     """A system 1 that points at what a test says, in the paragraph whose first sentence begins with that name."""
 
-    def __init__(self, spans: Spans) -> None:
+    def __init__(self, spans: Spans, score: float = 1.0) -> None:
         super().__init__(new_system1(encoder(longest=128), HopSettings(96, 20, 24)))
-        self.spans, self.asked = spans, list[NodeText]()
+        self.spans, self.score, self.asked = spans, score, list[NodeText]()
 
     def read(self, nodes: Sequence[NodeText]) -> list[NodeReading]:
         self.asked += nodes
@@ -122,7 +122,7 @@ class Script(System1):
                 ((), ""),
             )
             hops, answer = said
-            made = [NamedSpan(text, self._sentence(node, text), 1.0) for text in hops]
+            made = [NamedSpan(text, self._sentence(node, text), self.score) for text in hops]
             answers = (NamedSpan(answer, self._sentence(node, answer), 1.0),) if answer else ()
             found.append(
                 NodeReading(tuple(made), answers, 0.5 * (not answers), 1.0, reading.semantics, lambda allow: ())
@@ -158,6 +158,15 @@ def test_hops_lead_from_title_to_title_and_clues_go_along() -> None:
     assert isinstance(asked.system1, Script)
     assert any(text.clues for text in asked.system1.asked)
     assert len(asked.system1.asked) < 12  # a cycle ends
+
+
+def test_a_hop_below_the_threshold_counts_if_its_words_are_a_title() -> None:
+    asked = scripted({"Ed Wood": (["Tim Burton", "Johnny Depp", "Tim Burtan"], "")})
+    assert isinstance(asked.system1, Script)
+    asked.system1.score = -0.5
+    graph = asked.ask("Where was the director of Ed Wood born?", DictParagraphs(PAGES))
+    assert "Tim Burton" in [node.name for node in graph.nodes if node.clues]
+    assert not {"Johnny Depp", "Tim Burtan"} & {node.name for node in graph.nodes}
 
 
 def test_a_title_that_leads_nowhere_is_a_node_without_a_paragraph() -> None:

@@ -205,6 +205,8 @@ class CogQA:
         if node.reading is None:
             return changed
         for span in node.reading.hops:
+            if span.score <= 0 and not source.titles.titles_of(span.text):
+                continue
             title = source.titles.link(span.text) or ""
             other = graph.find(span.text, title)
             if other < 0:

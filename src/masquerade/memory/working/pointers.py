@@ -35,13 +35,14 @@ class Pointed:
     margin: float = 0.0  # how much the best start, of a hop or an answer, exceeds [CLS]; below 0: none does
 
 
-def point(logits: Tensor, begin: int, ends: Sequence[int], allow: float = 0.0) -> Pointed:
+def point(logits: Tensor, begin: int, ends: Sequence[int], allow: float = 0.0, slack: float = 0.0) -> Pointed:
     """The spans of a paragraph whose first token is ``begin`` and whose sentences' [SEP]s are at ``ends``: logits
-    (n, 4), in the order of POINTERS. ``allow`` is taken off the threshold of answers. Nothing without a paragraph."""
+    (n, 4), in the order of POINTERS. ``allow`` is taken off the threshold of answers, ``slack`` off that of hops.
+    Nothing without a paragraph."""
     if not ends:
         return Pointed()
     logits = logits.detach().float()
-    hops, lack = _spans(logits[:, 0], logits[:, 1], begin, ends, HOPS, 0.0)
+    hops, lack = _spans(logits[:, 0], logits[:, 1], begin, ends, HOPS, slack)
     answers, gap = _spans(logits[:, 2], logits[:, 3], begin, ends, ANSWERS, allow)
     return Pointed(tuple(hops), tuple(answers), gap if not answers else 0.0, -min(lack, gap))
 

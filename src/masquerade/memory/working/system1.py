@@ -23,6 +23,7 @@ from masquerade.nn.model import Model
 HEAD = "tag"  # one score a token and label; the labels are POINTERS
 ROW, ROWS = 256, 4  # tokens of a packed row, and rows that go through the network at once: more leave its cache
 SETTINGS = "hops"  # the key of a model's configuration
+TITLED = 2.0  # how far below the threshold the start of a hop may be, if its words are a title
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class NamedSpan:
 class NodeReading:
     """What system 1 found in a paragraph, and the semantics of the node (width,)."""
 
-    hops: tuple[NamedSpan, ...]
+    hops: tuple[NamedSpan, ...]  # also those up to TITLED below the threshold
     answers: tuple[NamedSpan, ...]
     gap: float  # how much the best answer lacks; 0 if there is one
     margin: float  # how much the best start of a hop or an answer exceeds that of [CLS]
@@ -151,7 +152,7 @@ def _reading(node: NodeText, laid: LaidNode, logits: Tensor, semantics: Tensor) 
         return tuple(found)
 
     def pointed(allow: float) -> Pointed:
-        return point(logits, laid.begin, laid.ends, allow)
+        return point(logits, laid.begin, laid.ends, allow, TITLED)
 
     own = pointed(0.0)
     return NodeReading(
