@@ -18,7 +18,7 @@ from masquerade.layout import Layout
 from masquerade.memory.retrieval import vector_index
 from masquerade.memory.retrieval.encoder_training import EncoderTraining, TrainEncoder, unpacked
 from masquerade.memory.retrieval.knowledge import KnowledgeBase
-from masquerade.memory.retrieval.passage_parts import best_parts, part_ends, sentence_ends
+from masquerade.memory.retrieval.passage_parts import best_parts, clause_ends, part_ends
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.memory.retrieval.rag import Rag, RagSettings
 from masquerade.memory.retrieval.search import Filters
@@ -33,18 +33,31 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     return Encoder.load(tiny_encoder(folder, pooling=Pooling(part=6, query="q")))
 
 
-def test_a_part_ends_with_a_sentence_and_a_short_rest_belongs_to_the_last() -> None:
+def test_a_part_ends_with_a_clause_and_a_short_rest_belongs_to_the_last() -> None:
     stops = frozenset({9})
     assert part_ends([1, 2, 9, 1, 9, 1, 2, 3, 9, 1], stops, 3) == [3, 10]
     assert part_ends([1, 9, 1, 1, 9, 1, 1, 1], stops, 3) == [5, 8]
     assert part_ends([1, 2], stops, 3) == [2] and part_ends([1, 2, 3, 4], stops, 1) == [4]
 
 
+def test_clauses_are_parts_and_an_encoder_whose_parts_end_elsewhere_is_another(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = encoder.model.tokenizer.encode("at the mill, rye bread. at noon")
+    words = [
+        encoder.model.tokenizer.decode(ids[:end]) for end in part_ends(ids, clause_ends(encoder.model.tokenizer), 1)
+    ]
+    assert [word.strip()[-1] for word in words[:2]] == [",", "."] and len(words) == 3
+    before = encoder.fingerprint()
+    monkeypatch.setattr("masquerade.memory.retrieval.encoder.STOPS", ".?!")
+    assert encoder.fingerprint() != before
+
+
 def test_each_part_is_the_mean_of_its_states_in_the_whole_text(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = encoder.encode_parts(TEXTS)
-    stops = sentence_ends(encoder.model.tokenizer)
+    stops = clause_ends(encoder.model.tokenizer)
     assert [len(each) > 1 for each in found] == [True, False, True]
     for text, vectors in zip(TEXTS, found, strict=True):
         ids = encoder.model.tokenizer.encode(text, specials=True)

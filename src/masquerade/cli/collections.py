@@ -39,7 +39,7 @@ def index(
     passage_prefix: Annotated[str | None, typer.Option(help='Put before passages, such as "passage: ".')] = None,
     part: Annotated[
         int | None,
-        typer.Option(help="Tokens of a part of a passage (16, for example): each part gets its own vector."),
+        typer.Option(help="Tokens of a part of a passage (4, for example): each part gets its own vector."),
     ] = None,
     uri: Annotated[
         str | None, typer.Option(help="Keep the vectors in Milvus: http://host:19530, or a .db file of Milvus Lite.")

@@ -18,7 +18,7 @@ from masquerade.checkpoints.weights import read_weights
 from masquerade.errors import MasqueradeError
 from masquerade.files import read_json
 from masquerade.layout import PADDING, Layout
-from masquerade.memory.retrieval.passage_parts import part_ends, part_vectors, sentence_ends
+from masquerade.memory.retrieval.passage_parts import STOPS, clause_ends, part_ends, part_vectors
 from masquerade.memory.retrieval.pooling import Pooling
 from masquerade.nn.model import Model
 
@@ -66,6 +66,8 @@ class Encoder:
         """A hash of the weights, the vocabulary and the pooling: vectors of equal fingerprints can be compared."""
         chosen = sorted((key, value) for key, value in asdict(self.pooling).items() if value or key != "part")
         made = hashlib.blake2b(repr(chosen).encode(), digest_size=12)
+        if self.pooling.part:
+            made.update(STOPS.encode())
         made.update(self.model.tokenizer.backend.to_str().encode())
         projected = {} if self.projection is None else self.projection.state_dict(prefix="projection.")
         for name, weight in {**self.model.state_dict(), **projected}.items():
@@ -89,7 +91,7 @@ class Encoder:
             return list(self.encode_passages(texts)[:, None])
         pairs = [(self.pooling.passage + text, None) for text in texts]
         encoded = self.model.tokenizer.encode_pairs(pairs, self.longest)
-        stops = sentence_ends(self.model.tokenizer)
+        stops = clause_ends(self.model.tokenizer)
         ends = [part_ends(ids, stops, self.pooling.part) for ids, _ in encoded]
         return [each.cpu() for each in grouped_parts(self.model, encoded, ends, self.pooling)]
 

@@ -20,7 +20,7 @@ from masquerade.errors import MasqueradeError
 from masquerade.labelling.training import FineTune
 from masquerade.layout import Layout
 from masquerade.memory.retrieval.encoder import Encoder, grouped_parts
-from masquerade.memory.retrieval.passage_parts import best_parts, part_ends, sentence_ends
+from masquerade.memory.retrieval.passage_parts import best_parts, clause_ends, part_ends
 from masquerade.memory.retrieval.pooling import CONFIG, Pooling
 from masquerade.memory.retrieval.training_pairs import (
     NOTHING,
@@ -119,7 +119,7 @@ class ContrastiveLoss(Loss):
 
     def ends(self, ids: Sequence[int], passage: bool) -> list[int]:
         """Where the parts of a text end that have a vector of their own; a query has one part."""
-        stops = sentence_ends(self.model.tokenizer)
+        stops = clause_ends(self.model.tokenizer)
         return part_ends(ids, stops, self.pooling.part) if passage and self.pooling.part else [len(ids)]
 
 

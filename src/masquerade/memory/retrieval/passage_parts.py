@@ -1,4 +1,4 @@
-"""A vector for each part of a passage: a question is about one or two of its sentences, not about all of them."""
+"""A vector for each part of a passage: a question is about one or two of its clauses, not about all of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from masquerade.layout import Layout
 from masquerade.nn.model import Model
 from masquerade.text.tokenizer import Tokenizer
 
-STOPS = ".?!。！？"
+STOPS = '.?!,;:()"–—。！？，；：'  # parts end behind them; ends of sentences alone find less (docs/results.md)
 
 
 @lru_cache(maxsize=8)
-def sentence_ends(tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids of the tokens that end a sentence."""
+def clause_ends(tokenizer: Tokenizer) -> frozenset[int]:
+    """The ids of the tokens that end a clause or a sentence."""
     words = tokenizer.backend.get_vocab().items()
     return frozenset(number for word, number in words if word.strip("▁Ġ#") in (*STOPS,))
 
 
 def part_ends(ids: Sequence[int], stops: frozenset[int], least: int) -> list[int]:
-    """Where the parts of a text end. Each is of at least ``least`` tokens and ends with a sentence; a shorter rest
+    """Where the parts of a text end. Each is of at least ``least`` tokens and ends with a clause; a shorter rest
     belongs to the last part."""
     ends = list[int]()
     for place, number in enumerate(ids, start=1):
