@@ -272,11 +272,23 @@ def plot(options: argparse.Namespace) -> None:
     figure = Figure(figsize=(4.5 * len(sets), 7), layout="constrained")
     panels = figure.subplots(2, len(sets), squeeze=False)
     for column, name in enumerate(sets):
+        found = {
+            tokens: {way: rows for way in WAYS if (rows := rows_of(options.out / f"{name}-{tokens}-{way}.jsonl"))}
+            for tokens in lengths
+        }
+        same = {
+            tokens: set.intersection(*({row["id"] for row in rows} for rows in ways.values()))
+            for tokens, ways in found.items()
+            if ways
+        }  # questions that were answered in all ways
         for row, (key, label) in enumerate((("f1", "F1"), ("seconds", "CPU seconds a question"))):
             axes = panels[row][column]
             for way, words in WAYS.items():
-                found = {tokens: rows_of(options.out / f"{name}-{tokens}-{way}.jsonl") for tokens in lengths}
-                points = [(tokens, np.mean([each[key] for each in rows])) for tokens, rows in found.items() if rows]
+                points = [
+                    (tokens, np.mean([each[key] for each in ways[way] if each["id"] in same[tokens]]))
+                    for tokens, ways in found.items()
+                    if way in ways
+                ]
                 if points:
                     axes.plot(*zip(*points, strict=True), marker="o", label=words)
             axes.set(xscale="log", xlabel="tokens", ylabel=label, title=name)
