@@ -6,8 +6,9 @@ TUNE is the tuning part of scripts/reading_data.py: no figure of the reader's ca
 heads are chosen from a small grid, unless --parts gives them, and so is the rule of no answer, by the probability of
 the best answer or by that of none (--rule names one): the choice with the best sum of F1 over the questions with an
 answer and the share of the others that get none, where refusing costs at most --lose points of that F1. Scores are then
-mapped so that they are the shares of right ones among the answers that are given. Encoded passages are kept in half
-precision if that changes no answer. Tokens that no text can have are left out.
+mapped so that they are the shares of right ones among the answers that are given, where a third of the questions have
+no answer. Encoded passages are kept in half precision if that changes no answer. Tokens that no text can have are left
+out.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from masquerade.reading.scores import METRICS
 from masquerade.text.tokenizer import Tokenizer
 
 RULES = ("best", "answer", "none")
+LACKING = 1 / 3  # the share of questions without an answer that scores are calibrated for
 GRID = [(0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 1.0), (0.0, 0.5, 1.0)]
 
 
@@ -78,11 +80,15 @@ class Tuned:
 
     def maps(self, cut: float, by_none: bool) -> dict[str, tuple[float, float]]:
         """Maps of scores to the shares of right ones among the answers that are given, and of no answer to the share of
-        questions without one."""
-        given = self.answered(cut, by_none)
-        scores = [each for each, kept in zip(self.scores, given, strict=True) if kept]
-        exact = [each for each, kept in zip(self.exact, given, strict=True) if kept]
-        return {"answer": fit_map(scores, exact), "none": fit_map(self.none, [not each for each in self.answerable])}
+        questions without one, if LACKING of all questions are such."""
+        lacking = len(self.answerable) - sum(self.answerable)
+        weight = LACKING / (1 - LACKING) * sum(self.answerable) / max(lacking, 1)
+        weights = [1.0 if each else weight for each in self.answerable]
+        rows = zip(self.answered(cut, by_none), self.scores, self.exact, weights, strict=True)
+        given = [row[1:] for row in rows if row[0]]
+        scores, exact, counts = zip(*given, strict=True) if given else ((), (), ())
+        none = fit_map(self.none, [not each for each in self.answerable], weights)
+        return {"answer": fit_map(scores, exact, counts), "none": none}
 
 
 def tuned(reader: Reader, records: list[QuestionRecord], metric: str) -> Tuned:

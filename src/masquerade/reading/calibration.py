@@ -48,18 +48,21 @@ def calibrated(score: float, values: Sequence[float] | None) -> float:
     return 1 / (1 + math.exp(-slope * _logit(score) - shift))
 
 
-def fit_map(scores: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
-    """The map (a, b) under which the scores of answers are most likely, given which of them are right; by Newton's
-    method."""
+def fit_map(
+    scores: Sequence[float], right: Sequence[bool], weights: Sequence[float] | None = None
+) -> tuple[float, float]:
+    """The map (a, b) under which the scores of answers are most likely, given which of them are right, and how much
+    each counts (1 by default); by Newton's method."""
     if not scores:
         return 1.0, 0.0
+    counts = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=float)
     inputs = np.stack([[_logit(score) for score in scores], np.ones(len(scores))], axis=1)  # (questions, 2)
     wanted, start = np.asarray(right, dtype=float), np.array([1.0, 0.0])
     values = start.copy()
     for _ in range(50):
         chances = 1 / (1 + np.exp(-np.clip(inputs @ values, -30, 30)))
-        slope = inputs.T @ (chances - wanted) + PULL * (values - start)
-        curve = (inputs * (chances * (1 - chances))[:, None]).T @ inputs + PULL * np.eye(2)
+        slope = inputs.T @ (counts * (chances - wanted)) + PULL * (values - start)
+        curve = (inputs * (counts * chances * (1 - chances))[:, None]).T @ inputs + PULL * np.eye(2)
         step = np.linalg.solve(curve, slope)
         values = values - step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-12))  # never more than 1 at once
         if float(np.abs(step).max()) < 1e-8:
